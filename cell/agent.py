@@ -24,6 +24,7 @@ from cell.backups.keys import BackupKeys, Recovery
 from cell.backups.rate import Rate
 from cell.backups.repository import Repository
 from cell.backups.store import Store
+from cell.backups.wal_store import WalStore
 from cell.certificates import pki
 from cell.certificates.acme.ledger import Ledger
 from cell.certificates.domains import Domains
@@ -47,6 +48,9 @@ from cell.instances.route_file import RouteFile
 from cell.instances.supervisor import Supervisor
 from cell.instances.uids import Uids
 from cell.instances.verification import Verifier
+from cell.instances.wal_archives import WalArchives
+from cell.instances.wal_chains import WalChains
+from cell.instances.wal_recoveries import WalRecoveries
 from cell.layout import Layout, write_atomically
 from cell.runtime import log_files, machine, owners
 from cell.runtime.host import Host
@@ -91,21 +95,22 @@ class Cell:
         self._settle()
         found = find(self.host, settings.engines)
         self.drivers, self._refused = found.drivers, found.refused
-        given = Uids(self.database, uids, partial(owners.in_use, uids))
-        self.records = Records(self.database, given)
+        free = Uids(self.database, uids, partial(owners.in_use, uids))
+        self.records = Records(self.database, free)
         self.credentials = Credentials(self.database, Sealer(key, "cell credentials v1"))
-        self.repository, self.lost_data = self._open_repository(key), LostData(self.database)
+        self.repository, recoveries = self._open_repository(key)
+        self.lost_data = LostData(self.database)
         ledger = Ledger(self.database, Sealer(key, "cell acme v1"))
         self.supervisor = Supervisor(
             *(settings, self.layout, self.host, self.records, self.credentials),
             RouteFile(self.layout, self.public_host),
             Domains(settings, self.layout.home, ledger),
-            Beginnings(self.layout, self.repository, self.lost_data),
+            Beginnings(settings, self.layout, self.repository, recoveries, self.lost_data),
         )
         self.lifecycle = Lifecycle(
             *(settings, self.layout, found, self.records, self.credentials, self.supervisor)
         )
-        self._open_data(given)
+        self._open_data(free, recoveries)
         self.queues = QueueDatabases(self.lifecycle, self.supervisor, self.host)
         self.console = ConsoleService(
             ConsoleSessions(self.database), self.lifecycle, self.supervisor
@@ -115,30 +120,31 @@ class Cell:
         self._chores: list[asyncio.Task[None]] = []
         self._certificates = self._ensure_certificates()
 
-    def _open_data(self, uids: Uids) -> None:
+    def _open_data(self, uids: Uids, recoveries: WalRecoveries) -> None:
         """What leads data of instances out of them, and back."""
         settings, supervisor, repository = self.settings, self.supervisor, self.repository
         self.verifier = Verifier(
             *(settings, self.layout, self.host, supervisor.pools, uids, repository)
         )
+        self.archives = WalArchives(settings, supervisor, recoveries)
         self.backups = InstanceBackups(
-            *(settings, self.layout, supervisor, repository, self.verifier)
+            *(settings, self.layout, supervisor, repository, self.verifier, self.archives)
         )
-        self.restores = Restores(settings, supervisor, repository, self.backups)
+        self.restores = Restores(settings, supervisor, repository, self.backups, recoveries)
         self.dumps = Dumps(settings, supervisor)
         self.downloads = Downloads(settings, repository)
 
-    def _open_repository(self, key: bytes) -> Repository:
+    def _open_repository(self, key: bytes) -> tuple[Repository, WalRecoveries]:
         home, settings = self.layout.home, self.settings
-        return Repository(
-            Store(
-                settings.backup_store_url or (home / "backups").as_uri(),
-                makes_folder=not settings.backup_store_url,
-                rate=Rate(settings.backup_bytes_per_s),
-            ),
-            BackupKeys(self.database, Sealer(key, "cell backups v1")),
-            Recovery(home, settings.backup_recovery_recipient),
+        store = Store(
+            settings.backup_store_url or (home / "backups").as_uri(),
+            makes_folder=not settings.backup_store_url,
+            rate=Rate(settings.backup_bytes_per_s),
         )
+        keys = BackupKeys(self.database, Sealer(key, "cell backups v1"))
+        recovery = Recovery(home, settings.backup_recovery_recipient)
+        recoveries = WalRecoveries(WalChains(self.database), WalStore(store, keys))
+        return Repository(store, keys, recovery), recoveries
 
     def _settle(self) -> None:
         """Has all that engines enter where they can go."""
@@ -233,6 +239,7 @@ class Cell:
         if data_lost:
             kept = (self.records, self.credentials, self.tokens)
             record = self.lost_data.prepare(record, *kept)
+            self.archives.lost(record.instance_id)
         site = self.layout.site(record.instance_id, record.uid)
         driver = self.drivers.get(record.spec.engine)
         if driver is None:
@@ -321,6 +328,7 @@ class Cell:
 
     async def _tick(self) -> None:
         await self.supervisor.tick()
+        self.archives.tick()
         await snapshots.sweep(self.supervisor.instances)
         self.lifecycle.forget_erased()
         logs = [instance.site.log for instance in self.supervisor.instances.values()]
@@ -339,6 +347,7 @@ class Cell:
         self._certificates = await asyncio.to_thread(self._ensure_certificates)
         await self.supervisor.certify_domains()
         await self.backups.sweep()
+        await self.archives.sweep()
 
     def _ensure_certificates(self) -> pki.CertificateFiles:
         settings = self.settings

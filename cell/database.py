@@ -29,6 +29,32 @@ CREATE TABLE IF NOT EXISTS credentials (
     PRIMARY KEY (instance_id, generation)
 );
 CREATE TABLE IF NOT EXISTS backup_keys (instance_id TEXT PRIMARY KEY, sealed BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS wal_chains (
+    chain_id TEXT PRIMARY KEY,
+    instance_id TEXT NOT NULL,
+    timeline INTEGER NOT NULL,
+    system_id TEXT NOT NULL,
+    first_segment INTEGER NOT NULL,
+    next_segment INTEGER NOT NULL,
+    began_at REAL NOT NULL,
+    newest_at REAL,
+    newest_position INTEGER NOT NULL,
+    is_settled INTEGER NOT NULL DEFAULT 0,
+    ended_at REAL,
+    gap TEXT,
+    partial_bytes INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE IF NOT EXISTS wal_marks (
+    chain_id TEXT NOT NULL, segment INTEGER NOT NULL, at REAL NOT NULL,
+    PRIMARY KEY (chain_id, segment)
+);
+CREATE TABLE IF NOT EXISTS wal_bases (
+    backup_id TEXT PRIMARY KEY,
+    chain_id TEXT NOT NULL,
+    instance_id TEXT NOT NULL,
+    first_segment INTEGER NOT NULL,
+    consistent_at REAL NOT NULL
+);
 CREATE TABLE IF NOT EXISTS lost_data (
     instance_id TEXT PRIMARY KEY, at REAL NOT NULL, prepared INTEGER NOT NULL
 );

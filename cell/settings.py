@@ -68,6 +68,17 @@ class CellSettings:
     # How long a dump may take, with its engine's locks, and the download of a backup.
     dump_timeout_s: float = 3600.0
     download_timeout_s: float = 6 * 3600.0
+    # How often it is looked how far WAL is archived, of a server that writes and of one that does
+    # not; after how long without that it counts as late; how often the store is compared with it.
+    wal_look_s: float = 2.0
+    wal_idle_look_s: float = 30.0
+    wal_late_after_s: float = 120.0
+    wal_check_every_s: float = 300.0
+    # How much WAL of an instance waits on the cell's disk for the store, or in its server for the
+    # cell. What is more is given up: the window of moments that can be restored begins anew.
+    wal_spool_bytes_max: int = 2**30
+    # How long it may take to replay WAL up to a moment.
+    recovery_timeout_s: float = 6 * 3600.0
     # A connection that wakes an instance is held by the gateway for less than this.
     wake_timeout_s: float = 60.0
     tick_s: float = 1.0

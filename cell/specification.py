@@ -4,6 +4,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+from cell.timestamps import unix
+
 # Beyond an instance's storage, for what its engine needs besides its data for a while: logs that
 # recovery reads, temporary files, and a copy of what is being rewritten.
 HEADROOM_SHARE = 0.25
@@ -58,6 +60,10 @@ class Spec:
     """What the instance begins with: `<instance_id>/<snapshot_id>` of this cell, once."""
     source_backup: str | None = None
     """The same of a backup: `<instance_id>/<backup_id>`."""
+    source_at: float | None = None
+    """With a backup: the moment to recover to from it, in unix seconds."""
+    continuous_archiving: bool = False
+    """Whether its WAL is archived, where its engine has any."""
     tenant: str = ""
     """Whose it is, in a word that says no more: what all instances share is shared by tenant."""
     person: str = ""
@@ -81,10 +87,15 @@ class Spec:
             domains=tuple(name.lower() for name in document.get("domains", ())),
             source_snapshot=document.get("source_snapshot"),
             source_backup=document.get("source_backup"),
+            source_at=unix(document.get("source_at")),
+            continuous_archiving=document.get("continuous_archiving", False),
             tenant=document.get("tenant", ""),
             person=document.get("person", ""),
             network_version=int(document.get("network_version", 0)),
         )
+
+    def archived(self, *, wanted: bool) -> "Spec":
+        return replace(self, continuous_archiving=wanted)
 
     def resized(self, size: Size) -> "Spec":
         return replace(self, size=size)

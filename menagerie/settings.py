@@ -53,7 +53,7 @@ class Settings(BaseSettings):
     base_url: str = Field(
         "", description="URL of the API as clients see it; empty: http://host:port"
     )
-    processes: int = Field(1, ge=1, description="API processes; more than one needs PostgreSQL")
+    processes: int = Field(1, ge=1, description="processes of `menagerie api`, on PostgreSQL")
     threads: int = Field(16, ge=1, description="threads that run handlers, per API process")
     worker_threads: int = Field(8, ge=1, description="workflows run at once, per worker")
     caller_waiting: int = Field(

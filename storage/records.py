@@ -12,6 +12,7 @@ from storage.columns import Record
 from storage.data.backup_settings import BackupSettings
 from storage.data.backups import Backup
 from storage.data.migrations import Migration
+from storage.data.recovery_windows import RecoveryWindow
 from storage.data.restores import Restore
 from storage.events.audit import AuditEntry
 from storage.events.events import Event, EventCount
@@ -44,6 +45,7 @@ __all__ = [
     "Project",
     "RateWindow",
     "Record",
+    "RecoveryWindow",
     "Replay",
     "Restore",
     "Sample",

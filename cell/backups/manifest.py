@@ -72,6 +72,18 @@ class Verification:
 
 
 @dataclass(frozen=True)
+class WalStart:
+    """Where the archived WAL of a chain continues the backup: the name of the first segment.
+
+    From `consistent_at` (unix seconds) on, all moments of the chain can be recovered.
+    """
+
+    chain_id: str
+    first: str
+    consistent_at: float
+
+
+@dataclass(frozen=True)
 class Manifest:
     """Times are unix seconds. `size_bytes` is the copied data's, as its driver counts."""
 
@@ -86,6 +98,7 @@ class Manifest:
     content: StoredContent
     extensions: tuple[str, ...] = ()
     verification: Verification | None = None
+    wal: WalStart | None = None
     stored_sha256: str = ""
     """Of the manifest itself as it lies in the store; not in it."""
     manifest_bytes: int = 0
@@ -128,9 +141,15 @@ class Manifest:
 
 def _nested(opened: dict[str, Any]) -> dict[str, Any]:
     content, verification = opened["content"], opened["verification"]
+    # Absent from what an earlier version wrote.
+    wal = opened.get("wal")
     parts = tuple(Part(**each) for each in content["parts"])
+    sizes = [opened["size_bytes"], content["stream_bytes"], *(each.stored_bytes for each in parts)]
+    if not all(type(size) is int and size >= 0 for size in sizes):
+        raise TypeError("a size is no number")
     return {
         "content": StoredContent(**{**content, "parts": parts}),
         "verification": None if verification is None else Verification(**verification),
+        "wal": None if wal is None else WalStart(**wal),
         "extensions": tuple(opened["extensions"]),
     }

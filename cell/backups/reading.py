@@ -119,7 +119,8 @@ def _through(
             work(stream)
             while stream.read(BLOCK_BYTES):
                 pass
-    except (zstandard.ZstdError, tarfile.TarError) as error:
+    # The latter also where a name or a size in the archive is none.
+    except (zstandard.ZstdError, tarfile.TarError, ValueError) as error:
         raise DamagedError(f"the backup cannot be read: {error}") from error
     if compressed.read(1):
         raise DamagedError("the backup has more parts than its content")

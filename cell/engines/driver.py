@@ -7,6 +7,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Protocol, Self, runtime_checkable
 
+from cell.engines.wal_sources import WalNeed
 from cell.layout import Site
 from cell.runtime.engine_files import EnginePath
 from cell.runtime.host import Host
@@ -87,6 +88,7 @@ class Snapshot:
 
     size_bytes: int
     sha256: str
+    wal: WalNeed | None = None
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 from cell.agent import Cell
 from cell.backups.manifest import Manifest
-from cell.timestamps import moment
+from cell.timestamps import moment, unix
 
 Body = dict[str, Any]
 
@@ -34,7 +34,15 @@ async def drop(cell: Cell, instance_id: str, body: Body) -> Body:
 async def restore(cell: Cell, instance_id: str, body: Body) -> Body:
     instance = cell.lifecycle.find(instance_id)
     cell.console.end_all(instance_id)
-    await cell.restores.restore(instance, body["backup_id"])
+    await cell.restores.restore(instance, body["backup_id"], unix(body.get("at")))
+    return cell.lifecycle.observation(instance)
+
+
+async def set_archiving(cell: Cell, instance_id: str, body: Body) -> Body:
+    instance = cell.lifecycle.find(instance_id)
+    instance.refuse_erased()
+    instance.archive_continuously(wanted=body["wanted"])
+    cell.supervisor.save(instance)
     return cell.lifecycle.observation(instance)
 
 
@@ -51,5 +59,7 @@ def _view(made: Manifest) -> Body:
         "completed_at": moment(made.completed_at),
         "sha256": made.stored_sha256,
         "extensions": list(made.extensions),
+        "wal_chain_id": made.wal and made.wal.chain_id,
+        "consistent_at": moment(made.wal.consistent_at if made.wal else None),
         "verification": {**asdict(made.verification), "at": moment(made.verification.at)},
     }

@@ -23,6 +23,7 @@ from cell.instances.reasons import for_owner
 from cell.instances.supervisor import Supervisor
 from cell.instances.uids import NoUidError
 from cell.instances.verification import Verifier
+from cell.instances.wal_archives import WalArchives
 from cell.layout import Layout
 from cell.runtime import budget, engine_files
 from cell.runtime.folder_sizes import size_bytes
@@ -49,6 +50,7 @@ class InstanceBackups:
         supervisor: Supervisor,
         repository: Repository,
         verifier: Verifier,
+        archives: WalArchives,
     ) -> None:
         self._settings = settings
         self._layout = layout
@@ -56,6 +58,7 @@ class InstanceBackups:
         self._repository = repository
         self._verifier = verifier
         self.room = DiskRoom()
+        self.archives = archives
         self._in_use: Counter[BackupName] = Counter()
 
     async def make(self, instance: HostedInstance, backup_id: str, kind: Kind) -> Manifest:
@@ -67,6 +70,7 @@ class InstanceBackups:
                     raise Conflict(f"the backup was not made: {why}")
                 with told("the backup failed"):
                     if (found := await self._repository.find(name)) is not None:
+                        self._add_base(found)
                         return found
                     if instance.data_lost:
                         raise Conflict(f"the backup was not made: {LOST}")
@@ -89,6 +93,7 @@ class InstanceBackups:
             # Of an attempt that was broken off.
             await in_own_thread(engine_files.remove, spool)
             await self._repository.remove(name)
+            chain = self.archives.begun(instance)
             began, spec, copied = await self._copy(instance, progress)
             content = await self._write(instance, name, progress, copied)
             await in_own_thread(engine_files.remove, spool)
@@ -98,12 +103,17 @@ class InstanceBackups:
             )
             verified, extensions = await self._verifier.verify(instance, made, progress)
             made = replace(
-                made, completed_at=time.time(), extensions=extensions, verification=verified
+                made,
+                completed_at=time.time(),
+                extensions=extensions,
+                verification=verified,
+                wal=self.archives.start_of(instance, chain, copied.wal),
             )
             if (why := instance.why_backup_ends()) is not None:
                 raise EngineError(why)
             stored = await self._repository.commit(made)
             is_done = True
+            self._add_base(stored)
         finally:
             await in_own_thread(engine_files.remove, spool)
             if not is_done:
@@ -111,6 +121,10 @@ class InstanceBackups:
                     await self._repository.remove(name)
         self._log("cell.backed_up", name, size_bytes=made.size_bytes, method=verified.method)
         return stored
+
+    def _add_base(self, made: Manifest) -> None:
+        if made.wal is not None:
+            self.archives.add_base(made.instance_id, made.backup_id, made.wal)
 
     async def _copy(
         self, instance: HostedInstance, progress: BackupProgress
@@ -161,7 +175,11 @@ class InstanceBackups:
         if instance is not None and not instance.data_lost:
             raise Conflict("the cell has the data of the instance")
         with told("the backups cannot be taken over"):
-            return await self._repository.take_over(instance_id, known)
+            found = await self._repository.take_over(instance_id, known)
+        for each in found:
+            # Those that are newer than what this cell knows.
+            self._add_base(each)
+        return found
 
     async def drop(self, instance: HostedInstance, backup_ids: Collection[str]) -> None:
         """Conflict where one of them is being made or restored."""
@@ -174,13 +192,20 @@ class InstanceBackups:
             for name in names:
                 await self._repository.remove(name)
                 self._log("cell.backup_dropped", name)
+            self.archives.drop_bases(backup_ids)
+            if not instance.backups_lock.locked():
+                # Else the sweep does it: what is being made may be continued by what is there.
+                async with instance.backups_lock:
+                    await self.archives.trim(instance.instance_id)
 
     async def erase(self, instance: HostedInstance) -> None:
         """Of an instance that is erased: all its backups and their key."""
         # What is being made or restored ends soon, as the instance is erased.
         async with instance.backups_lock:
             with told("the backups were not removed"):
+                await self.archives.settle(instance)
                 await self._repository.erase(instance.instance_id)
+                self.archives.erase(instance.instance_id)
             instance.has_backup_key = False
 
     async def sweep(self) -> None:

@@ -1,20 +1,25 @@
 """The data that a new instance begins with: a snapshot, a backup, or none."""
 
+import contextlib
 from dataclasses import replace
+from pathlib import Path
 
 from cell.backups.manifest import BackupName
 from cell.backups.repository import Repository
 from cell.backups.sealed_objects import DamagedError
 from cell.backups.store import StoreError
 from cell.engines.driver import EngineError, FinalError
+from cell.engines.wal_sources import ArchivesWal
 from cell.instances import snapshots
 from cell.instances.ceilings import FullError
 from cell.instances.hosted import BackupProgress, HostedInstance
 from cell.instances.lost_data import LOST, LostData
 from cell.instances.snapshots import BEGUN
+from cell.instances.wal_recoveries import WalRecoveries
 from cell.layout import Layout, write_atomically
 from cell.runtime import budget, engine_files
 from cell.runtime.own_threads import in_own_thread
+from cell.settings import CellSettings
 from cell.specification import Spec
 from specserver import Conflict
 
@@ -23,9 +28,18 @@ UNPACKED = "restore"
 
 
 class Beginnings:
-    def __init__(self, layout: Layout, repository: Repository, lost_data: LostData) -> None:
+    def __init__(
+        self,
+        settings: CellSettings,
+        layout: Layout,
+        repository: Repository,
+        recoveries: WalRecoveries,
+        lost_data: LostData,
+    ) -> None:
+        self._settings = settings
         self._layout = layout
         self._repository = repository
+        self._recoveries = recoveries
         self._lost_data = lost_data
 
     def missing(self, spec: Spec) -> str | None:
@@ -50,6 +64,19 @@ class Beginnings:
         source = spec.source_snapshot or spec.source_backup
         return source is not None and not (instance.site.directory / BEGUN).exists()
 
+    async def limits(self, instance: HostedInstance) -> tuple[int, float]:
+        """How many bytes it may take to begin, and how long: more with WAL to replay."""
+        spec, settings = instance.record.spec, self._settings
+        if spec.source_at is None or spec.source_backup is None:
+            return instance.ceiling_bytes, settings.upgrade_timeout_s
+        name = BackupName.parse(spec.source_backup)
+        wal_bytes = 0
+        # Whoever begins is told what is wrong.
+        with contextlib.suppress(Conflict, StoreError, DamagedError):
+            plan = await self._recoveries.plan(name.instance_id, name.backup_id, spec.source_at)
+            wal_bytes = plan.size_bytes
+        return instance.ceiling_bytes + wal_bytes, settings.recovery_timeout_s
+
     def kept(self, instance: HostedInstance, spec: Spec) -> Spec:
         """What an instance is to begin with does not change until it has begun.
 
@@ -58,8 +85,12 @@ class Beginnings:
         if instance.data_lost or not self.is_owed(instance):
             return spec
         former = instance.record.spec
-        snapshot, backup = former.source_snapshot, former.source_backup
-        return replace(spec, source_snapshot=snapshot, source_backup=backup)
+        return replace(
+            spec,
+            source_snapshot=former.source_snapshot,
+            source_backup=former.source_backup,
+            source_at=former.source_at,
+        )
 
     def check(self, instance: HostedInstance) -> None:
         """Conflict where its data was lost and nobody has said what it is to begin with instead."""
@@ -79,8 +110,7 @@ class Beginnings:
         folder = instance.site.directory / UNPACKED
         try:
             await self._unpack(instance, backup)
-            with budget.limit(instance.ceiling_bytes):
-                await instance.driver.restore(instance.site, folder)
+            await self._restore(instance, backup, folder)
         except StoreError as error:
             raise EngineError(str(error)) from error
         except DamagedError as error:
@@ -92,6 +122,25 @@ class Beginnings:
         if BackupName.parse(backup).instance_id == instance.instance_id:
             self._lost_data.forget(instance.instance_id)
             instance.data_lost, instance.has_backup_key = False, True
+
+    async def _restore(self, instance: HostedInstance, backup: str, folder: Path) -> None:
+        at, driver = instance.record.spec.source_at, instance.driver
+        if at is None:
+            with budget.limit(instance.ceiling_bytes):
+                await driver.restore(instance.site, folder)
+            return
+        if not isinstance(driver, ArchivesWal):
+            raise FinalError("the engine has no WAL to recover from")
+        name = BackupName.parse(backup)
+        try:
+            plan = await self._recoveries.plan(name.instance_id, name.backup_id, at)
+        except Conflict as error:
+            # Not the last word: what is committed now is archived a few seconds later.
+            raise EngineError(str(error)) from error
+        with budget.limit(instance.ceiling_bytes + plan.size_bytes):
+            await self._recoveries.fetch(plan, folder)
+            within_s = self._settings.recovery_timeout_s
+            await driver.recover(instance.site, folder, at, within_s)
 
     async def _unpack(self, instance: HostedInstance, backup: str) -> None:
         found = await self._repository.find(BackupName.parse(backup))

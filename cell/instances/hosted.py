@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -84,6 +84,8 @@ class HostedInstance(InstanceState):
         self.data_lost = False
         self.backup: BackupProgress | None = None
         self.restore: BackupProgress | None = None
+        # What is told of its archived WAL, where its engine has any.
+        self.archiving: Callable[[], dict[str, Any] | None] = lambda: None
         # When the control plane first heard that it is erased (monotonic).
         self.told_erased_at: float | None = None
         self.read_proofs()
@@ -188,4 +190,5 @@ class HostedInstance(InstanceState):
             "data_lost": self.data_lost,
             "backup": self.backup and asdict(self.backup),
             "restore": self.restore and asdict(self.restore),
+            "archiving": self.archiving(),
         }

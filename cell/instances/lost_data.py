@@ -63,7 +63,7 @@ class LostData:
         if credentials.generation(name)[0]:
             credentials.make(name, 0)
             tokens.outdate_all(name)
-        spec = replace(record.spec, source_snapshot=None, source_backup=None)
+        spec = replace(record.spec, source_snapshot=None, source_backup=None, source_at=None)
         prepared = records.moved(replace(record, spec=spec))
         self._database.write("UPDATE lost_data SET prepared = 1 WHERE instance_id = ?", name)
         log.warning("cell.data_lost", instance_id=name)

@@ -1,11 +1,14 @@
 """An instance gets the data of one of its backups, or keeps what it has."""
 
+from dataclasses import dataclass
+
 import structlog
 
 from cell.backups.manifest import BackupName, Manifest
 from cell.backups.repository import Repository
 from cell.backups.sealed_objects import DamagedError
 from cell.engines.driver import EngineError
+from cell.engines.wal_sources import ArchivesWal
 from cell.instances import bounds, replaced_data
 from cell.instances.backups import RETRY_AFTER, InstanceBackups, told
 from cell.instances.beginnings import UNPACKED
@@ -14,6 +17,7 @@ from cell.instances.hosted import BackupProgress, HostedInstance
 from cell.instances.lost_data import LOST
 from cell.instances.reasons import for_owner
 from cell.instances.supervisor import Supervisor
+from cell.instances.wal_recoveries import WalPlan, WalRecoveries
 from cell.runtime import budget, engine_files
 from cell.runtime.own_threads import in_own_thread
 from cell.settings import CellSettings
@@ -31,14 +35,21 @@ class Restores:
         supervisor: Supervisor,
         repository: Repository,
         backups: InstanceBackups,
+        recoveries: WalRecoveries,
     ) -> None:
         self._settings = settings
         self._supervisor = supervisor
         self._repository = repository
         self._backups = backups
+        self._recoveries = recoveries
 
-    async def restore(self, instance: HostedInstance, backup_id: str) -> None:
-        """In place. Conflict or Unavailable where that cannot be, and all is as it was."""
+    async def restore(
+        self, instance: HostedInstance, backup_id: str, at: float | None = None
+    ) -> None:
+        """In place; to the moment `at`, in unix seconds, if one is given.
+
+        Conflict or Unavailable where that cannot be, and all is as it was.
+        """
         name = BackupName(instance.instance_id, backup_id)
         with self._backups.used(name):
             async with instance.backups_lock:
@@ -47,27 +58,40 @@ class Restores:
                     raise Conflict(LOST)
                 try:
                     with told("the restore failed"):
-                        await self._find_and_restore(instance, name)
+                        await self._find_and_restore(instance, name, at)
                 finally:
                     instance.restore = None
                     self._backups.room.leave(instance)
         log.info("cell.restored", instance_id=name.instance_id, backup_id=backup_id)
 
-    async def _find_and_restore(self, instance: HostedInstance, name: BackupName) -> None:
+    async def _find_and_restore(
+        self, instance: HostedInstance, name: BackupName, at: float | None
+    ) -> None:
         try:
             found = await self._repository.find(name)
             if found is None:
                 raise Conflict(f"the instance has no backup {name.backup_id}")
             refuse_what_does_not_fit(instance, found)
-            self._backups.room.take(instance, found.content.stream_bytes)
+            plan = None if at is None else await self._plan(instance, name, at)
+            wal_bytes = 0 if plan is None else plan.size_bytes
+            self._backups.room.take(instance, found.content.stream_bytes + wal_bytes)
             progress = BackupProgress(name.backup_id, "downloading", found.content.stream_bytes)
             instance.restore = progress
-            await self._restore(instance, found, progress)
+            await self._restore(instance, found, progress, _Target(at, plan))
         except DamagedError as error:
             raise Conflict(f"the backup {name.backup_id} is damaged: {error}") from error
 
+    async def _plan(self, instance: HostedInstance, name: BackupName, at: float) -> WalPlan:
+        if not isinstance(instance.driver, ArchivesWal):
+            raise Conflict("the engine of the instance has no WAL to recover from")
+        return await self._recoveries.plan(name.instance_id, name.backup_id, at)
+
     async def _restore(
-        self, instance: HostedInstance, found: Manifest, progress: BackupProgress
+        self,
+        instance: HostedInstance,
+        found: Manifest,
+        progress: BackupProgress,
+        target: "_Target",
     ) -> None:
         """Its engine runs on until all of the backup has been read."""
         pools, host = self._supervisor.pools, self._supervisor.host
@@ -78,28 +102,34 @@ class Restores:
             async with bounds.in_turn_unlocked(instance, turn):
                 with budget.limit(found.content.stream_bytes, ended=instance.why_backup_ends):
                     await self._repository.unpack(found, folder, progress.add)
+                    if target.plan is not None:
+                        await self._recoveries.fetch(target.plan, folder)
             slot = CopySlot(pools.copies, host, instance)
             async with locked_in_turn(instance, slot):
                 instance.refuse_gone("restore")
                 refuse_what_does_not_fit(instance, found)
                 progress.phase = "starting"
-                await self._replace(instance, slot)
+                await self._replace(instance, slot, target)
         finally:
             await in_own_thread(replaced_data.clear, instance.site)
 
-    async def _replace(self, instance: HostedInstance, slot: CopySlot) -> None:
+    async def _replace(self, instance: HostedInstance, slot: CopySlot, target: "_Target") -> None:
         """With the lock held. What is tried takes the place only once it has taken a login."""
         site = instance.site
-        limits = (instance.ceiling_bytes, self._settings.upgrade_timeout_s)
+        wal_bytes = 0 if target.plan is None else target.plan.size_bytes
+        bytes_max = instance.ceiling_bytes + wal_bytes
+        limits = (bytes_max, target.within_s(self._settings))
         try:
             await self._stop(instance)
+            # What it wrote last is archived, before that of other data is.
+            await self._backups.archives.settle(instance)
             await in_own_thread(replaced_data.set_aside, site)
             # What a driver knows of the former data.
             await instance.driver.erase(site)
             site.make(self._supervisor.host.owner(site))
             async with bounds.bounded(self._supervisor.host, instance, RESTORED, *limits):
-                with budget.limit(instance.ceiling_bytes):
-                    await instance.driver.restore(site, site.directory / UNPACKED)
+                with budget.limit(bytes_max):
+                    await target.give(instance, self._settings)
             await slot.leave()
             await self._supervisor.bring_up(instance)
         except BaseException as error:
@@ -112,6 +142,7 @@ class Restores:
                 raise Unavailable(detail, headers=RETRY_AFTER) from error
             raise
         await in_own_thread(replaced_data.keep_new, site)
+        self._backups.archives.replaced(instance)
         if instance.record.desired != "running":
             await self._stop(instance)
 
@@ -141,6 +172,26 @@ class Restores:
                 instance_id=instance.instance_id,
                 reason=str(error),
             )
+
+
+@dataclass(frozen=True)
+class _Target:
+    """The moment that a backup is recovered to with its WAL; None: that of the backup."""
+
+    at: float | None
+    plan: WalPlan | None
+
+    def within_s(self, settings: CellSettings) -> float:
+        return settings.upgrade_timeout_s if self.at is None else settings.recovery_timeout_s
+
+    async def give(self, instance: HostedInstance, settings: CellSettings) -> None:
+        """What was unpacked becomes the data."""
+        site, driver = instance.site, instance.driver
+        folder = site.directory / UNPACKED
+        if self.at is None or not isinstance(driver, ArchivesWal):
+            await driver.restore(site, folder)
+        else:
+            await driver.recover(site, folder, self.at, settings.recovery_timeout_s)
 
 
 def refuse_what_does_not_fit(instance: HostedInstance, found: Manifest) -> None:

@@ -138,6 +138,10 @@ class InstanceState:
         self._record = replace(self._record, spec=wanted)
         return wanted != own
 
+    def archive_continuously(self, *, wanted: bool) -> None:
+        spec = self._record.spec.archived(wanted=wanted)
+        self._record = replace(self._record, spec=spec)
+
     def pause(self) -> None:
         self.refuse_gone("pause")
         self._record = replace(self._record, desired="paused", paused_by="request")

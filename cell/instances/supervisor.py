@@ -133,7 +133,7 @@ class Supervisor:
             if self.beginnings.is_owed(instance):
                 instance.site.make(self.host.owner(instance.site))
                 turn = CopySlot(self.pools.copies, self.host, instance)
-                limits = (instance.ceiling_bytes, self._settings.upgrade_timeout_s)
+                limits = await self.beginnings.limits(instance)
                 async with (
                     bounds.in_turn(instance, turn),
                     bounds.bounded(self.host, instance, "begun", *limits),

@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from cell.layout import ClosedError, Layout, Site
 from cell.runtime import cgroups, tools
+from cell.runtime.attendants import Attendants
 from cell.runtime.confinement import NOBODY, Confinement, Means, Mount, Sandbox, warn
 from cell.runtime.cpus import Cpus
 from cell.runtime.headroom import Headroom
@@ -40,7 +41,6 @@ from cell.runtime.process import (
     uid_of,
 )
 from cell.runtime.reach import Python, SharedPrograms, passable
-from cell.runtime.tools import ToolCommand
 from cell.specification import Size
 
 log = structlog.get_logger("cell.host")
@@ -98,6 +98,7 @@ class Host:
         self._key = key
         self._uids = uids
         self._sandbox = Sandbox(confine=confine, packages=packages, uid=uids.start)
+        self.attendants = Attendants(self._sandbox, self._environment)
         self._home = Path(mark)
         self._groups = cgroups.find(cell_name, confine=confine)
         self.headroom = Headroom(self._groups)
@@ -185,7 +186,7 @@ class Host:
         Answers what it wrote. Raises LaunchError with the end of what it complained of. What
         `going_on` raises ends the tool.
         """
-        command = ToolCommand(argv, environment or {}, mounts)
+        command = tools.ToolCommand(argv, environment or {}, mounts)
         return await in_own_thread(self._run, site, command, content, timeout_s, going_on)
 
     async def start(
@@ -310,7 +311,7 @@ class Host:
     def _run(
         self,
         site: Site,
-        command: ToolCommand,
+        command: tools.ToolCommand,
         content: bytes,
         timeout_s: float,
         going_on: Callable[[], None] | None,
@@ -326,7 +327,7 @@ class Host:
 
     @contextlib.contextmanager
     def tool(
-        self, site: Site, command: ToolCommand, info_fd: int
+        self, site: Site, command: tools.ToolCommand, info_fd: int
     ) -> Iterator[tuple[list[str], dict[str, Any]]]:
         """The words of a tool that is confined to the site, and what to start them with."""
         self._refuse_root(site)

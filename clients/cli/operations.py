@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from clients.cli import confirming, options, output
+from clients.cli import confirming, moments, options, output
 from clients.cli.arguments import ProfileOption
 from clients.cli.command_context import CommandContext, open_context
 from clients.cli.confirming import YesOption
@@ -204,7 +204,7 @@ def execute(operation: Operation, taken: list[Option], values: Mapping[str, Any]
     if lacking:
         raise typer.BadParameter("is required", param_hint=", ".join(one.flag for one in lacking))
     name = _subject(operation, taken, arguments, context)
-    _name_to_id(context, operation, taken, arguments)
+    _name_to_id(context, operation, taken, arguments, body)
     if operation.loss:
         confirming.ask(name, operation.loss, yes=values["yes"])
     from clients.cli import sending  # noqa: PLC0415  HTTP is slow to import, and --help needs none
@@ -261,11 +261,18 @@ def _ask_for_secrets(taken: list[Option], typed: dict[str, Any], body: Any) -> N
 
 
 def _name_to_id(
-    context: CommandContext, operation: Operation, taken: list[Option], arguments: dict[str, Any]
+    context: CommandContext,
+    operation: Operation,
+    taken: list[Option],
+    arguments: dict[str, Any],
+    body: Any,
 ) -> None:
     """Put ids in the place of names, from the org down: each is looked up in the one above."""
     for field in operation.at("path"):
         option = next(one for one in taken if one.field is field)
+        if field.argument not in arguments and moments.is_omittable(operation, field):
+            arguments[field.argument] = moments.chosen_backup(context, operation, arguments, body)
+            continue
         if field.argument not in arguments and option.context_flag:
             known = context.org_id if field.name == "org_id" else context.profile.project_id
             if known is None:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal
 import typer
 
 from clients import schemas, wording
+from clients.cli import moments
 from clients.cli.completing import completer
 from clients.cli.failures import option_name
 from clients.document import Field, Operation
@@ -103,12 +104,16 @@ class Option:
     def _parameter(self) -> Parameter:
         kind = Parameter.KEYWORD_ONLY
         if self.is_positional:
+            omittable = moments.is_omittable(self.operation, self.field)
             info = typer.Argument(
                 help=self._help(),
                 metavar=self.flag,
                 show_default=False,
                 autocompletion=self._completer,
             )
+            if omittable:
+                given = Annotated[str | None, info]
+                return Parameter(self.keyword, kind, default=None, annotation=given)
             return Parameter(self.keyword, kind, annotation=Annotated[str, info])
         flags = f"{self.flag}/--no-{self.flag[2:]}" if self._is_flag else self.flag
         bounds: dict[str, Any] = {
@@ -223,7 +228,8 @@ class Option:
             return self._secret(typed)
         if self.is_nullable and kind in {"integer", "number", "boolean"}:
             return parse_json(typed, self.flag)
-        return typed
+        is_moment = self.field.schema.get("format") == "date-time"
+        return moments.as_instant(typed, self.flag) if is_moment else typed
 
     def _array(self, typed: list[str]) -> Any:
         if len(typed) == 1 and typed[0].lstrip().startswith("["):
@@ -321,5 +327,10 @@ def cleared(options: Iterable[Option], typed: Mapping[str, Any]) -> dict[str, No
 def missing(options: Iterable[Option], given: Callable[[Option], bool]) -> list[Option]:
     """Answer the required options that were not given."""
     return [
-        one for one in options if one.field.required and not one.context_flag and not given(one)
+        one
+        for one in options
+        if one.field.required
+        and not one.context_flag
+        and not moments.is_omittable(one.operation, one.field)
+        and not given(one)
     ]

@@ -8,6 +8,7 @@ import pytest
 from contract_tests import published
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import DOCUMENT, migrating, watch
+from contract_tests.workflows.fake_backups import ARCHIVING
 from contract_tests.workflows.fake_migrations import checked, compared, copied, moment
 from contract_tests.workflows.known import take_turn
 
@@ -86,6 +87,22 @@ def migrated(**told: Any) -> Act:
     return act
 
 
+def archiving(*, late: bool = False, lost: bool = False) -> Act:
+    """What a cell tells of archived WAL."""
+    at = "2030-01-01T00:00:00.000Z"
+    gap = {"at": at, "reason": "a segment is missing", "restorable_until": at}
+    told = {"status": "late" if late else "archiving", "gap": gap if lost else None}
+    return observed(archiving={**ARCHIVING, "wanted": True, "needs_base": lost, **told})
+
+
+def late_and(then: Act) -> Act:
+    def act(house: House, tenant: Tenant, instance_id: str) -> None:
+        archiving(late=True)(house, tenant, instance_id)
+        then(house, tenant, instance_id)
+
+    return act
+
+
 CHECKED = checked(("warning", "the table has no primary key"))
 ROTATED = {"generation": 2, "overlap_until": "2030-01-01T00:00:00.000Z"}
 ACTS: dict[str, list[Act]] = {
@@ -105,6 +122,8 @@ ACTS: dict[str, list[Act]] = {
     "instance.credentials.rotated.v1": [observed(credentials=ROTATED)],
     "backup.completed.v1": [asked("POST", "/backups", label="now")],
     "backup.failed.v1": [lost],
+    "backup.archiving_interrupted.v1": [archiving(late=True), archiving(lost=True)],
+    "backup.archiving_resumed.v1": [late_and(archiving())],
     "restore.completed.v1": [
         backed_up(restored(mode="new_instance")),
         backed_up(restored(mode="in_place")),

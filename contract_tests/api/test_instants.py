@@ -49,7 +49,8 @@ def test_every_place_that_takes_a_time_is_tried_here() -> None:
     whole = document().raw
     taken = {place[2] if place[0] == "components" else place[1] for place in places(whole)}
     metrics = "/v1/orgs/{org_id}/instances/{instance_id}/metrics"
-    assert taken == {"ApiKeyCreate", "AuditFrom", "AuditTo", metrics}
+    bodies = {"ApiKeyCreate", "BranchCreate", "RestoreCreate"}
+    assert taken == {*bodies, "AuditFrom", "AuditTo", metrics}
 
 
 @pytest.mark.parametrize("written", one_in(3, EXTREMES))
@@ -70,6 +71,18 @@ def test_the_audit_log(house: House, here: Estate, path: str, written: str) -> N
         assert answer.status_code in (200, 422), answer.text
         if answer.status_code == 422:
             assert answer.json()["errors"][0]["parameter"] in params
+
+
+@pytest.mark.parametrize("written", one_in(3, EXTREMES))
+def test_a_moment_to_restore(house: House, here: Estate, written: str) -> None:
+    """Which none of these is, of an instance that has no window."""
+    path = f"{here.tenant.path}/instances/{here.instance_id}"
+    restoring = f"{path}/backups/{here.backup_id}/actions/restore"
+    for asked in (f"{path}/branches", restoring):
+        answer = house.post(asked, here.tenant.key, json={"at": written})
+        assert answer.status_code in (409, 422), answer.text
+        if answer.status_code == 422:
+            assert answer.json()["errors"][0]["pointer"] == "/at"
 
 
 @pytest.mark.parametrize("written", EXTREMES)

@@ -118,6 +118,14 @@ def test_an_instance_is_restored_in_place(cell: CellClient, instance: str) -> No
         cell.restore(instance, missing, key=f"restore-{missing}:restore", lease=1)
 
 
+def test_an_engine_without_wal_is_restored_to_no_moment(cell: CellClient, instance: str) -> None:
+    told = cell.set_archiving(instance, wanted=True, key=f"tell-{instance}:tell", lease=1)
+    assert (told["instance_id"], told["status"]) == (instance, "running")
+    backup_id, at = back_up(cell, instance), "2026-11-26T12:00:00.000Z"
+    with pytest.raises(CellRefused, match="no WAL"):
+        cell.restore(instance, backup_id, at, key=f"restore-{instance}:restore", lease=1)
+
+
 def test_only_backups_of_what_has_no_data_here_are_taken_over(
     cell: CellClient, instance: str
 ) -> None:

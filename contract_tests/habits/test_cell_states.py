@@ -36,6 +36,7 @@ ARGUMENTS: dict[str, Any] = {
     "reason": "it exited",
     "failures_max": 1,
     "verb": "pause",
+    "wanted": True,
     "lost": {"db.example.com"},
     "further": {"db.example.com"},
     "domains": {"db.example.com"},

@@ -18,6 +18,7 @@ OUTSIDE = {
     "cell/layout.py": (2, "the folders themselves, which lie in folders of the cell's"),
     "cell/instances/lifecycle.py": (1, "the same: whether they are there"),
     "cell/engines/mysql/snapshots.py": (2, "a folder for a mount, among the cell's snapshots"),
+    "cell/engines/postgres/wal.py": (1, "a folder for a mount, in one of the cell's"),
     "cell/engines/postgres/upgrade.py": (2, "for the words of a program"),
 }
 # By path they follow links, or look at what a link leads to; wherever they have one at hand.
@@ -41,6 +42,7 @@ CELLS_OWN = {
     "cell/instances/dumps.py": "names in the instance's folder, of the cell's",
     "cell/instances/nameless_files.py": "/proc",
     "cell/instances/snapshots.py": "snapshots of the cell's; a copy that is made is not read",
+    "cell/instances/wal_recoveries.py": "what is unpacked for a restore, in a folder of the cell's",
     "cell/layout.py": "the home's, before engines run; the configuration",
     "cell/runtime/cgroups.py": "control groups",
     "cell/runtime/log_files.py": "logs, in a folder of the cell's",

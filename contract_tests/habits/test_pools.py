@@ -23,6 +23,7 @@ TOLD = {
         "all of these that are under way",
         *("statements in the SQL console", "logs being followed", "dumps and downloads of backups"),
     ),
+    "cell/instances/wal_archives.py": ("segments of WAL being put into the store",),
     "cell/instances/queues.py": ("requests to the queues of an instance",),
     "gateway/client_certificates.py": ("verifying certificates of clients",),
     "gateway/login_reports.py": ("comparing logins after failed ones",),

@@ -15,6 +15,16 @@ SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS backups (id TEXT PRIMARY KEY, instance_id TEXT NOT NULL, told TEXT);
 """
 
+ARCHIVING: Final = {
+    "wanted": False,
+    "status": "off",
+    "reason": None,
+    "newest_at": None,
+    "needs_base": False,
+    "gap": None,
+    "ranges": [],
+}
+
 
 def stored(file: sqlite3.Connection, instance_id: str) -> list[str]:
     """The ids of the instance's backups."""
@@ -56,5 +66,7 @@ def told(backup_id: str, kind: str) -> Answer:
         "completed_at": moment,
         "sha256": hashlib.sha256(backup_id.encode()).hexdigest(),
         "extensions": [],
+        "wal_chain_id": None,
+        "consistent_at": None,
         "verification": {"method": "restored", "at": moment, "digest": "0" * 64, "notice": None},
     }

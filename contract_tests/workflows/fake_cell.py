@@ -187,15 +187,25 @@ class FakeCell:
 
         return self._store("drop_backups", instance_id, act, key=key, lease=lease)
 
-    def restore(self, instance_id: str, backup_id: str, *, key: str, lease: int) -> Answer:
+    def restore(
+        self, instance_id: str, backup_id: str, at: str | None = None, *, key: str, lease: int
+    ) -> Answer:
         def act(file: sqlite3.Connection, observed: Answer) -> Answer:
             if backup_id not in fake_backups.stored(file, instance_id):
                 raise CellRefused(f"there is no backup {backup_id} in the store")
-            restored = {**observed, "status": "running", "restored_from": backup_id}
+            if at is not None and observed["engine"] != "postgres":
+                raise CellRefused("the engine of the instance has no WAL to recover from")
+            came = {"restored_from": backup_id, "restored_at": at}
+            restored = {**observed, "status": "running", **came}
             fake_observations.write(file, restored)
             return restored
 
         return self._store("restore", instance_id, act, key=key, lease=lease)
+
+    def set_archiving(self, instance_id: str, *, wanted: bool, key: str, lease: int) -> Answer:
+        told = {**fake_backups.ARCHIVING, "wanted": wanted}
+        told |= {"status": "waiting" if wanted else "off"}
+        return self._change("set_archiving", instance_id, {"archiving": told}, key, lease)
 
     def delete(self, instance_id: str, *, key: str, lease: int) -> Answer:
         return self._change("delete", instance_id, {"status": "stopped"}, key, lease)

@@ -37,7 +37,9 @@ OLDER = {
         "network_version",
         "backup",
         "restore",
+        "archiving",
     },
+    "backups.make": {"wal_chain_id", "consistent_at"},
 }
 """What cells of earlier releases do not say."""
 ASKED: dict[str, Callable[[HttpCell], Any]] = {

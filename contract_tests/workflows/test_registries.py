@@ -93,6 +93,7 @@ def of_a_lost_one(stage: Stage) -> None:
 # Beside the cases of test_three_ways.py, which follow an instance through its statuses.
 OTHERS: Final[dict[str, Callable[[Stage], None]]] = {
     "access.end_urls": by_itself("access.end_urls", cell_id="cell_fake"),
+    "archiving.tell": on_instance("archiving.tell"),
     "backups.create": of_a_backup("backups.create"),
     "backups.drop": of_a_backup("backups.drop"),
     "backups.expire": by_itself("backups.expire"),

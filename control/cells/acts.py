@@ -6,6 +6,7 @@ _OF_BACKUPS: Final = {
     "back-up": "backups.make",
     "drop-backups": "backups.drop",
     "restore": "backups.restore",
+    "set-archiving": "backups.set_archiving",
     "take-over-backups": "backups.take_over",
 }
 

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from control.cells import acts, refusals
 from control.cells.answer_checks import Answer, Observations, fault, observations
+from control.cells.backup_acts import BackupActs, HttpBackupActs
 from control.cells.migrations import CellMigrations, HttpMigrations
 from control.cells.queues import HttpQueues, QueueRefused, Queues
 from control.cells.signing import Signer
@@ -63,7 +64,7 @@ class InstanceUnknown(CellRefused):
     """The cell has no such instance."""
 
 
-class CellClient(Protocol):
+class CellClient(BackupActs, Protocol):
     """What the control plane asks of a cell.
 
     Acts carry the operation's step as `key`, which the cell answers once and repeats from then
@@ -86,16 +87,6 @@ class CellClient(Protocol):
         self, instance_id: str, network: Mapping[str, Any], *, key: str, lease: int
     ) -> Answer: ...
     def snapshot(self, instance_id: str, label: str, *, key: str, lease: int) -> Answer: ...
-    def back_up(
-        self, instance_id: str, backup_id: str, kind: str, *, key: str, lease: int
-    ) -> Answer: ...
-    def take_over_backups(
-        self, instance_id: str, known: list[str], *, key: str, lease: int
-    ) -> Answer: ...
-    def drop_backups(
-        self, instance_id: str, backup_ids: list[str], *, key: str, lease: int
-    ) -> Answer: ...
-    def restore(self, instance_id: str, backup_id: str, *, key: str, lease: int) -> Answer: ...
     def delete(self, instance_id: str, *, key: str, lease: int) -> Answer: ...
     def erase(self, instance_id: str, *, key: str, lease: int) -> Answer: ...
     def end_access(
@@ -112,7 +103,7 @@ class Cells(Protocol):
     def for_cell(self, cell: Cell) -> CellClient: ...
 
 
-class HttpCell:
+class HttpCell(HttpBackupActs):
     """One cell by its URL: `http+unix:///path/to.sock`, or `https://…` trusted by `ca_pem`.
 
     What is signed for it names it, so that it cannot pass that on to another.
@@ -173,24 +164,6 @@ class HttpCell:
 
     def snapshot(self, instance_id: str, label: str, *, key: str, lease: int) -> Answer:
         return self._act("snapshot", instance_id, {"label": label}, key, lease)
-
-    def back_up(
-        self, instance_id: str, backup_id: str, kind: str, *, key: str, lease: int
-    ) -> Answer:
-        return self._act("back-up", instance_id, {"backup_id": backup_id, "kind": kind}, key, lease)
-
-    def take_over_backups(
-        self, instance_id: str, known: list[str], *, key: str, lease: int
-    ) -> Answer:
-        return self._act("take-over-backups", instance_id, {"known_sha256": known}, key, lease)
-
-    def drop_backups(
-        self, instance_id: str, backup_ids: list[str], *, key: str, lease: int
-    ) -> Answer:
-        return self._act("drop-backups", instance_id, {"backup_ids": backup_ids}, key, lease)
-
-    def restore(self, instance_id: str, backup_id: str, *, key: str, lease: int) -> Answer:
-        return self._act("restore", instance_id, {"backup_id": backup_id}, key, lease)
 
     def delete(self, instance_id: str, *, key: str, lease: int) -> Answer:
         return self._act("delete", instance_id, None, key, lease)

@@ -176,8 +176,8 @@ def surplus_backups(
 ) -> list[StoredBackup]:
     """Those that are to go as all of an organization's take more than its plan allows.
 
-    Automatic ones, the oldest first. Each instance keeps its newest backup, and what restores read
-    from stays; so does what was asked for, which counts nevertheless.
+    Automatic ones, the oldest first. Each instance keeps its newest backup, and what is `needed`
+    stays; so does what was asked for, which counts nevertheless.
     """
     by_age = sorted(stored, key=lambda each: (each.completed_at, each.id))
     kept = {each.instance_id: each.id for each in by_age}

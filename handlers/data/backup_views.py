@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from control.policy import backups as rules
+from control.policy import recovery
 from control.policy.backups import BackupOverrides, BackupSchedule
 from control.policy.plans import PLANS
 from handlers.calls import OrgCall
@@ -93,17 +94,22 @@ def settings(call: OrgCall, instance: Instance, chosen: BackupSettings) -> Json:
             "frequencies": rules.frequencies(plan),
             "retention_days_max": plan.backup_retention_days,
             "manual_backups_max": plan.manual_backups_max,
+            "pitr_days": plan.pitr_days,
         },
         "overrides": {
             "frequency": chosen.frequency,
             "retention_days": chosen.retention_days,
             "window_start": chosen.window_start,
+            "continuous_archiving": chosen.continuous_archiving,
         },
         "effective": {
             "frequency": held.frequency,
             "retention_days": held.retention_days,
             "window_start": held.window_start,
             "window_end": held.window_end,
+            "continuous_archiving": recovery.is_archived(
+                plan, instance.engine, chosen.continuous_archiving
+            ),
             "next_backup_at": timestamp(held.next_slot(instance.id, call.now)) if is_due else None,
         },
         "updated_by": chosen.updated_by,

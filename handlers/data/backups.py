@@ -9,10 +9,11 @@ from control.policy.plans import PLANS
 from control.policy.violations import refuse
 from control.workflows.data import backups as making
 from control.workflows.data import restores as restoring
+from control.workflows.data import retention
 from handlers import instants, paging
 from handlers.calls import OrgCall
 from handlers.data import backup_views as views
-from handlers.data import progress, restore_views
+from handlers.data import moments, progress, restore_views
 from handlers.instances import one_time
 from handlers.instances.views import instance_event
 from specserver import Conflict, Forbidden, Reply
@@ -63,6 +64,11 @@ def get(call: OrgCall, instance: Instance, backup: Backup) -> Body:
 def delete(call: OrgCall, instance: Instance, backup: Backup) -> Reply:
     if backup.id in restores.needed(call.db, instance):
         raise Conflict("cannot delete a backup that is being restored; wait until that has ended")
+    if backup.id in retention.needed_by_window(call.db, instance):
+        raise Conflict(
+            "cannot delete a backup that point-in-time recovery needs: delete it once a newer one"
+            f" is {PLANS[call.org.plan].pitr_days} days old"
+        )
     backup.delete()
     call.audit(target=backup.id, detail={"instance": instance.id, "label": backup.label})
     call.start(making.drop, instance, lane=making.lane(making.drop, instance.id))
@@ -72,11 +78,14 @@ def delete(call: OrgCall, instance: Instance, backup: Backup) -> Reply:
 def restore(call: OrgCall, instance: Instance, backup: Backup, body: Body) -> Reply:
     refuse(rules.check_restore(body, instance.name), "the restore is invalid in {} places")
     backup.check_restorable()
+    if (at := moments.asked(body)) is not None:
+        backup = moments.base(call, instance, at)
     in_place = body.get("mode") == "in_place"
     target = (_replaced if in_place else _placed)(call, instance, backup, body)
     mode = "in_place" if in_place else "new_instance"
-    made = restores.request(call.db, backup, target, mode, call.caller.id)
-    call.audit(target=made.id, detail={"backup": backup.id, "instance": target.id, "mode": mode})
+    made = restores.request(call.db, backup, target, mode, call.caller.id, at=at)
+    about = {"backup": backup.id, "instance": target.id, "mode": mode}
+    call.audit(target=made.id, detail=about | ({"at": body["at"]} if at else {}))
     call.start(restoring.in_place if in_place else restoring.new_instance, target)
     location = f"/v1/orgs/{call.org.id}/instances/{instance.id}/restores/{made.id}"
     return Reply.created(restore_views.restore(made), location)

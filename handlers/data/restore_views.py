@@ -13,6 +13,7 @@ def restore(record: Restore) -> Json:
         "id": record.id,
         "instance_id": record.instance_id,
         "backup_id": record.backup_id,
+        "at": timestamp_or_none(record.at),
         "mode": record.mode,
         "target_instance_id": record.target_instance_id,
         "pre_change_backup_id": record.pre_change_backup_id,

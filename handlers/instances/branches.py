@@ -3,11 +3,14 @@
 from typing import Any
 
 from control import ordering
+from control.workflows.data import restores as restoring
 from control.workflows.instances import lifecycle
 from handlers import paging, preconditions
 from handlers.calls import OrgCall
+from handlers.data import moments
 from handlers.instances import views
 from specserver import Reply
+from storage.data import restores
 from storage.instances import instances
 from storage.instances.instances import Instance
 
@@ -24,9 +27,15 @@ def list_(call: OrgCall, instance: Instance, limit: int, cursor: str | None = No
 
 def create(call: OrgCall, instance: Instance, body: Body) -> Reply:
     instance.check_branchable()
+    at = moments.asked(body)
+    base = None if at is None else moments.base_of_version(call, instance, at)
     branch = ordering.place_branch(call.requester, instance, body)
     call.audit(target=branch.id, detail={"branch_of": instance.id, **body})
     call.emit("instance.requested.v1", views.instance_event(branch), branch)
-    call.start(lifecycle.provision, branch)
+    if base is None:
+        call.start(lifecycle.provision, branch)
+    else:
+        restores.request(call.db, base, branch, "new_instance", call.caller.id, at=at)
+        call.start(restoring.new_instance, branch)
     location = f"/v1/orgs/{call.org.id}/instances/{branch.id}"
     return preconditions.tagged(Reply.created(views.instance(branch), location))

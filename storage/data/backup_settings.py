@@ -11,6 +11,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 from storage.access.organizations import Organization
 from storage.columns import Owned, Record
 from storage.data.backups import COMPLETED, RETAINED, Backup
+from storage.data.recovery_windows import RecoveryWindow
 from storage.instances.instances import HOSTED, LIVE, Instance
 from storage.lookups import by_key
 
@@ -25,6 +26,7 @@ class BackupSettings(Owned, Record):
     frequency: Mapped[str | None]
     retention_days: Mapped[int | None]
     window_start: Mapped[str | None]
+    continuous_archiving: Mapped[bool | None]
     updated_by: Mapped[str | None]
     updated_at: Mapped[datetime]
 
@@ -41,7 +43,7 @@ class Scheduled:
 
     `newest_slot` is the last turn that a backup was begun for, `newest_data` the moment of the
     newest data that can be restored; `oldest_kept`: when the oldest backup was completed that its
-    retention concerns.
+    retention concerns. `is_archived` is what its cell was told of its WAL.
     """
 
     org_id: str
@@ -53,6 +55,11 @@ class Scheduled:
     frequency: str | None
     retention_days: int | None
     window_start: str | None
+    engine: str
+    continuous_archiving: bool | None
+    is_archived: bool | None
+    needs_base: bool | None
+    base_asked_at: datetime | None
     newest_slot: datetime | None
     newest_data: datetime | None
     oldest_kept: datetime | None
@@ -80,10 +87,13 @@ def scheduled(db: Session, statuses: Collection[str], *, after: str, limit: int)
             *(Instance.org_id, Instance.id, Organization.plan, Instance.status, Instance.ready_at),
             Instance.updated_at,
             *(BackupSettings.frequency, BackupSettings.retention_days),
-            *(BackupSettings.window_start, newest_slot, newest_data, oldest_kept),
+            *(BackupSettings.window_start, Instance.engine, BackupSettings.continuous_archiving),
+            *(RecoveryWindow.is_wanted, RecoveryWindow.needs_base, RecoveryWindow.base_asked_at),
+            *(newest_slot, newest_data, oldest_kept),
         )
         .join(Organization, Organization.id == Instance.org_id)
         .outerjoin(BackupSettings, BackupSettings.instance_id == Instance.id)
+        .outerjoin(RecoveryWindow, RecoveryWindow.instance_id == Instance.id)
         .where(HOSTED, LIVE, Instance.ready_at.is_not(None), Instance.status.in_(statuses))
         .where(Instance.id > after)
     )

@@ -93,6 +93,9 @@ class Backup(Owned, Record):
     started_at: Mapped[datetime | None]
     completed_at: Mapped[datetime | None]
     dropped_at: Mapped[datetime | None]
+    # The archived WAL that continues it, and the first moment that this can recover.
+    wal_chain_id: Mapped[str | None]
+    consistent_at: Mapped[datetime | None]
 
     def _move(self, verb: str, allowed: Collection[str], status: str) -> None:
         if self.status not in allowed:
@@ -135,6 +138,10 @@ class Backup(Owned, Record):
         self.engine_version = told["engine_version"]
         self.started_at = datetime.fromisoformat(told["started_at"])
         self.completed_at = datetime.fromisoformat(told["completed_at"])
+        # Absent from what an earlier version of a cell tells.
+        self.wal_chain_id = told.get("wal_chain_id")
+        consistent_at = told.get("consistent_at")
+        self.consistent_at = datetime.fromisoformat(consistent_at) if consistent_at else None
 
     def became_failed(self, reason: str) -> None:
         """`reason` is a sentence its owner can act on."""

@@ -46,6 +46,8 @@ class Restore(Owned, Record):
     target_instance_id: Mapped[str] = mapped_column(ForeignKey("instances.id"))
     backup_id: Mapped[str]
     pre_change_backup_id: Mapped[str | None]
+    # The moment that the backup is recovered to with archived WAL; NULL: that of the backup.
+    at: Mapped[datetime | None]
     mode: Mapped[str]
     status: Mapped[str] = mapped_column(default="pending")
     status_reason: Mapped[str | None]
@@ -72,7 +74,13 @@ class Restore(Owned, Record):
 
 
 def request(
-    db: Session, backup: Backup, target: Instance, mode: str, requested_by: str | None
+    db: Session,
+    backup: Backup,
+    target: Instance,
+    mode: str,
+    requested_by: str | None,
+    *,
+    at: datetime | None = None,
 ) -> Restore:
     """A new restore of the backup, in status `pending`."""
     made = Restore(
@@ -84,6 +92,7 @@ def request(
         mode=mode,
         status="pending",
         requested_by=requested_by,
+        at=at,
     )
     db.add(made)
     db.flush()

@@ -3,12 +3,13 @@
 import asyncio
 import re
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from cell.engines.driver import EngineError, Login, Snapshot
 from cell.engines.postgres import archive, connections
 from cell.engines.postgres.archive import Packing
+from cell.engines.wal_sources import WalNeed
 from cell.runtime import engine_files
 from cell.runtime.engine_files import EnginePath
 from cell.runtime.own_threads import in_own_thread
@@ -51,14 +52,16 @@ async def take(folder: EnginePath, login: Login, data: EnginePath, target: Path)
         with packing:
             await in_own_thread(packing.tree, data, _left_out)
             found = await connection.execute(
-                "SELECT labelfile, pg_catalog.pg_walfile_name(lsn)"
+                "SELECT labelfile, pg_catalog.pg_walfile_name(lsn),"
+                " extract(epoch FROM pg_catalog.clock_timestamp())::float8"
                 " FROM pg_catalog.pg_backup_stop(wait_for_archive => false)"
             )
             row = await found.fetchone()
             if row is None or (first := _FIRST.search(row[0])) is None:
                 raise EngineError("the server did not report the WAL range of the backup")
             ended = BackupEnd(row[0], first.group(1), row[1])
-            return await in_own_thread(_complete, packing, data, ended)
+            made = await in_own_thread(_complete, packing, data, ended)
+            return replace(made, wal=WalNeed(ended.first, row[2]))
 
 
 def _left_out(name: PurePosixPath) -> bool:

@@ -24,7 +24,8 @@ IDENTITIES = "pg_ident.conf"
 AUTOVACUUM = "autovacuum.conf"
 # A name of ours, which owners may look up.
 LIMIT = "menagerie.storage_bytes"
-ACCESS_CONTENT = b"local all all scram-sha-256\n"
+# `all` is every database, and not what WAL is received from.
+ACCESS_CONTENT = b"local all all scram-sha-256\nlocal replication menagerie scram-sha-256\n"
 # What the server reads at its start only; see `needs_restart`.
 AT_START = frozenset(
     {
@@ -189,8 +190,8 @@ def _storage(size: Size) -> dict[str, str]:
         "autovacuum_multixact_freeze_max_age": str(_within(100_000, storage // 2_000, 400_000_000)),
         # A thousand files are synchronised at once after a crash, and not each by itself.
         "recovery_init_sync_method": "syncfs",
-        "max_wal_senders": "4",
-        "max_replication_slots": "4",
+        "max_wal_senders": "6",
+        "max_replication_slots": "6",
     }
 
 

@@ -19,7 +19,8 @@ STATUS_LINE = 7
 # What a server writes or reads there by itself (ALTER SYSTEM, pg_upgrade); ours are elsewhere.
 BLANK = ("postgresql.auto.conf", "postgresql.conf", "pg_hba.conf", "pg_ident.conf")
 # They would make a follower of it.
-SIGNALS = ("standby.signal", "recovery.signal")
+RECOVERY = "recovery.signal"
+SIGNALS = ("standby.signal", RECOVERY)
 # Exported snapshots and the like; what queries spilled; temporary tables, by session and file.
 LEFT_OVER = (
     r"pg_(dynshmem|notify|serial|snapshots|stat_tmp|subtrans)/.+"

@@ -45,6 +45,7 @@ from cell.engines.postgres import (
     sources,
     statistics,
     storage,
+    taking_over,
     unowned_files,
     upgrade,
 )
@@ -58,6 +59,8 @@ from cell.engines.postgres.connections import (
 from cell.engines.postgres.installation import SECRET, Installation, Installations
 from cell.engines.postgres.sources import Source
 from cell.engines.postgres.spare_templates import Spares
+from cell.engines.postgres.taking_over import WalReplay
+from cell.engines.postgres.wal import WalReplication
 from cell.layout import Site
 from cell.runtime.engine_files import EnginePath
 from cell.runtime.host import Host
@@ -95,6 +98,7 @@ class PostgreSQL:
         # As they were last ensured: to look at all their files takes milliseconds.
         self._installed: dict[str, Installation] = {}
         self._spares = Spares()
+        self.wal = WalReplication(host, self._installation, self._superuser)
         self.autovacuum = autovacuum.Autovacuum(host)
         self.counts = statistics.Counts()
         # The server's files are written by the event loop, and where use is measured.
@@ -252,11 +256,18 @@ class PostgreSQL:
         installation = await self._installation(data_folder.major(site) or "", site)
         return dumps.command(self._host, installation, site, login, database)
 
-    async def restore(self, site: Site, source: Path) -> None:
+    async def recover(self, site: Site, source: Path, at: float, within_s: float) -> None:
+        await self.restore(site, source, WalReplay(at, within_s))
+
+    async def restore(self, site: Site, source: Path, replay: WalReplay | None = None) -> None:
         async with replacing.replacing(site) as next_site:
             await in_own_thread(self._unpack, source, site)
+            if replay is not None:
+                given = (source / taking_over.WAL, next_site.data, self._host.owner(site))
+                await in_own_thread(taking_over.add_wal, *given)
             installation = await self._installation(data_folder.major(next_site) or "", site)
-            await self._take_over(installation, site, next_site)
+            whose = (self._host, self._family, installation, site, next_site)
+            await taking_over.take_over(*whose, self._superuser(site), replay)
         (site.directory / FRESH).unlink(missing_ok=True)
 
     async def check_files(self, site: Site) -> None:
@@ -315,18 +326,6 @@ class PostgreSQL:
 
     def _unpack(self, archived: Path, site: Site) -> None:
         archive.unpack(archived, self._stage(site), self._host.owner(site))
-
-    async def _take_over(self, installation: Installation, site: Site, next_site: Site) -> None:
-        """The superuser gets this instance's password; no credential of the data's past works."""
-        verifier = scram.verifier(self._superuser(site).password)
-        opened = server.private(self._host, self._family, installation, next_site, site.log)
-        async with (
-            opened as folder,
-            connections.administration(folder, server.SELF) as connection,
-        ):
-            await roles.set_password(connection, verifier)
-            await roles.disable(connection)
-            await leftovers.clear(folder, server.SELF, installation)
 
     async def _apply_soon(self, site: Site, tried: Sequence[Login]) -> None:
         """A server that does not run is told at its next start, before anybody is let in.

@@ -25,9 +25,15 @@ READY_WITHIN_S = 600.0
 LOOK_AGAIN_S = 0.02
 QUIT_WITHIN_S = 5.0
 COMPLAINT_CHARACTERS = 500
+# How a server says, of each version that we run, that nothing was committed after a moment.
+NOTHING_LATER = "recovery ended before configured recovery target was reached"
 # Enough for the work of an upgrade, whatever the instance's size.
 SIZE = Size("private", 1.0, 2**30, 10**10, 10)
 SELF = Login(roles.SUPERUSER, "")
+
+
+class NothingLaterError(EngineError):
+    """All WAL was replayed, and nothing of it was committed after the moment it was to end at."""
 
 
 def write_configuration(
@@ -69,6 +75,11 @@ async def launch(
     return await host.start(site, argv, {}, size, mounts=installation.mounts)
 
 
+def reload(process: Process) -> None:
+    """It reads its files again."""
+    process.signal(signal.SIGHUP)
+
+
 async def stop(process: Process, timeout_s: float) -> None:
     """Sessions are ended and everything is written; what takes too long recovers at its start."""
     process.signal(signal.SIGINT)
@@ -90,13 +101,24 @@ async def quit_at_once(process: Process) -> None:
 
 @contextlib.asynccontextmanager
 async def private(
-    host: Host, family: Family, installation: Installation, site: Site, log: Path
+    host: Host,
+    family: Family,
+    installation: Installation,
+    site: Site,
+    log: Path,
+    *,
+    recovery: tuple[str, ...] = (),
+    within_s: float = READY_WITHIN_S,
 ) -> AsyncIterator[EnginePath]:
     """The folder of its socket, once it answers; it has recovered by then, and ends in order.
 
     What keeps it from that is written to `log`, the instance's, as the site's own may not last.
+    `recovery` are settings with which it replays archived WAL.
     """
     await asyncio.to_thread(write_configuration, host, family, installation, site, SIZE)
+    if recovery:
+        told = site.data / data_folder.RECOVERY
+        await asyncio.to_thread(engine_files.make_file, told, host.owner(site))
     access = write(host, site, OPEN_ACCESS, b"local all all trust\n")
     folder = site.run / PRIVATE
     await asyncio.to_thread(engine_files.make_folder, folder, host.owner(site))
@@ -105,6 +127,7 @@ async def private(
         f"hba_file={access}",
         # It would run code of the owner, without the size's limits.
         "autovacuum=off",
+        *recovery,
     )
     try:
         process = await launch(host, family, installation, site, SIZE, options)
@@ -113,7 +136,7 @@ async def private(
         raise await _not_opened(site, log) from error
     host.headroom.give(process.group, SIZE.memory_bytes)
     try:
-        await _until_ready(site, process, folder, log)
+        await _until_ready(site, process, folder, log, within_s)
         # What it needed to recover; it keeps what does not fit, and is not ended for that.
         await asyncio.to_thread(host.headroom.take_back, process.group, SIZE.memory_bytes)
         host.limit_cpu(process, SIZE.vcpu)
@@ -123,8 +146,10 @@ async def private(
         await asyncio.to_thread(host.forget, site)
 
 
-async def _until_ready(site: Site, process: Process, folder: EnginePath, log: Path) -> None:
-    deadline = time.monotonic() + READY_WITHIN_S
+async def _until_ready(
+    site: Site, process: Process, folder: EnginePath, log: Path, within_s: float
+) -> None:
+    deadline = time.monotonic() + within_s
     while True:
         if data_folder.takes_logins(site):
             with contextlib.suppress(NotRunningError):
@@ -140,7 +165,10 @@ async def _until_ready(site: Site, process: Process, folder: EnginePath, log: Pa
 async def _not_opened(site: Site, log: Path) -> EngineError:
     """What it complained of goes to the log: data and paths are for nobody who may not read it."""
     told = await asyncio.to_thread(log_files.tail, site.log, COMPLAINT_CHARACTERS)
-    complaint = told.decode(errors="replace")[-COMPLAINT_CHARACTERS:] or "it ended at once"
+    said = told.decode(errors="replace")
+    if NOTHING_LATER in said:
+        return NothingLaterError(NOTHING_LATER)
+    complaint = said[-COMPLAINT_CHARACTERS:] or "it ended at once"
     with log.open("a") as file:
         file.writelines(f"data not opened: {line}\n" for line in complaint.splitlines())
     return EngineError("the data cannot be opened; the instance's log has the details")

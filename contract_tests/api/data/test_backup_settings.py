@@ -25,8 +25,10 @@ def test_what_nobody_chose_is_the_default(house: House) -> None:
         "frequencies": ["weekly", "daily"],
         "retention_days_max": 3,
         "manual_backups_max": 1,
+        "pitr_days": 0,
     }
-    assert found["overrides"] == dict.fromkeys(("frequency", "retention_days", "window_start"))
+    choices = ("frequency", "retention_days", "window_start", "continuous_archiving")
+    assert found["overrides"] == dict.fromkeys(choices)
     next_ = datetime.fromisoformat(found["effective"].pop("next_backup_at"))
     assert house.now() < next_ <= house.now() + timedelta(days=1)
     assert 2 <= next_.hour < 4
@@ -35,6 +37,7 @@ def test_what_nobody_chose_is_the_default(house: House) -> None:
         "retention_days": 3,
         "window_start": "02:00",
         "window_end": "04:00",
+        "continuous_archiving": False,
     }
     assert found["updated_by"] is None
 
@@ -53,6 +56,7 @@ def test_what_is_chosen_stays_until_it_is_taken_back(house: House) -> None:
         "frequency": "hourly",
         "retention_days": 9,
         "window_start": None,
+        "continuous_archiving": None,
     }
     assert found["effective"]["window_start"] == "02:00"
     next_ = datetime.fromisoformat(found["effective"]["next_backup_at"])
@@ -72,6 +76,8 @@ def test_what_is_chosen_stays_until_it_is_taken_back(house: House) -> None:
         ({"frequency": "hourly", "retention_days": 4}, {"/frequency", "/retention_days"}),
         ({"frequency": "yearly"}, {"/frequency"}),
         ({"retention_days": 0}, {"/retention_days"}),
+        ({"continuous_archiving": True}, {"/continuous_archiving"}),
+        ({"continuous_archiving": "yes"}, {"/continuous_archiving"}),
         ({"window_start": "24:00"}, {"/window_start"}),
         ({"window_start": "2:00"}, {"/window_start"}),
         ({"cross_region": "elsewhere"}, {"/cross_region"}),

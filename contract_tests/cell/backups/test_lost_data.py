@@ -20,7 +20,8 @@ from cell.database import Database
 from cell.instances.lost_data import LostData
 from cell.layout import Layout
 from contract_tests.cell.backups.backup_calls import asked, back_up, new_backup_id
-from contract_tests.cell.rig import VALKEY, Rig
+from contract_tests.cell.backups.recovering import FAST, Archived
+from contract_tests.cell.rig import VALKEY, Rig, until
 
 MakeRig = Callable[..., Rig]
 REASON = "the data was lost with its machine, and no backup of it has been restored yet"
@@ -170,3 +171,29 @@ def test_what_another_put_into_the_store_is_not_believed_where_a_backup_is_known
     assert [each["backup_id"] for each in found] == [known["backup_id"]]
     refused = taken_over(cell, "inst_01JD0000000000000000000000", "0" * 64)
     assert refused.json() == {"items": []}
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(400)
+def test_moments_before_the_loss_can_be_restored_and_another_chain_begins(
+    make_rig: MakeRig, tmp_path: Path
+) -> None:
+    one = Archived.make(make_rig(backup_store_url=store_of(tmp_path), **FAST))
+    instance_id, given = one.instance_id, {"engine": "postgres", "engine_version": one.version}
+    one.write(1)
+    base = one.base()
+    moment = one.write(2)
+    one.archived_until(moment)
+    one.rig = recovered(make_rig, one.rig, *KEPT, **FAST)
+    told = until(lambda: one.archiving.get("gap") and one.archiving, "it is told")
+    assert told["gap"]["reason"] == "the data was lost with its machine"
+    (found,) = taken_over(one.rig, instance_id).json()["items"]
+    assert found["wal_chain_id"] is not None
+    source = f"{instance_id}/{base}"
+    one.rig.put(instance_id, **given, continuous_archiving=True, source_backup=source)
+    assert one.read() == [1]
+    until(lambda: one.archiving["needs_base"], "its WAL is of another chain")
+    assert one.archiving["ranges"] == told["ranges"], "no moment after the loss"
+    assert one.restored(base, moment) == [1, 2]
+    one.rig.action(instance_id, "erase")
+    assert one.stored == []

@@ -5,7 +5,7 @@ import io
 import tarfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import zstandard
@@ -225,6 +225,19 @@ def test_nothing_is_written_outside(
     assert not (tmp_path / "outside").exists()
     assert not (inner / "outside").exists()
     assert list((inner / "to").iterdir()) == []
+
+
+def test_an_archive_that_cannot_be_read_is_damaged(store: Store, tmp_path: Path) -> None:
+    odd = archive("odd", pax_headers={"GNU.sparse.map": "x", "GNU.sparse.size": "y"})
+    with pytest.raises(DamagedError, match="cannot be read"):
+        reading.unpack(store, KEY, stored(store, odd), tmp_path / "to")
+
+
+@pytest.mark.parametrize("size", ["1", None, -1, 1.5])
+def test_sizes_in_a_manifest_are_numbers(size: object) -> None:
+    made = described(StoredContent(1, "0" * 64, (Part(cast("int", size), "1" * 64),)))
+    with pytest.raises(DamagedError, match="does not say"):
+        Manifest.unseal(KEY, NAME, made.seal(KEY, b""))
 
 
 def test_a_stream_that_is_longer_than_said_ends(store: Store, tmp_path: Path) -> None:

@@ -9,13 +9,15 @@ import structlog
 from sqlalchemy.orm import Session
 
 from control.policy import backups as rules
+from control.policy import recovery
 from control.policy.backups import BackupHistory, BackupOverrides, BackupSchedule
 from control.policy.plans import PLANS
 from control.work import Operation, Schedule, queue, workflow
+from control.workflows.data import archiving
 from control.workflows.data.backups import create, lane, start
 from control.workflows.data.before_change import failed
 from control.workflows.instances.fault_isolation import isolated
-from storage.data import backup_settings, backups
+from storage.data import backup_settings, backups, recovery_windows
 from storage.data.backup_settings import Scheduled
 from storage.data.backups import Backup
 from storage.database import Database, now
@@ -40,11 +42,12 @@ def begin_due(op: Operation) -> None:
     restart_lost(op.database)
     begun = 0
     for each, moment in every(op.database, DUE_STATUSES):
-        slot = due_slot(each, moment)
-        if slot is None or begun == BEGUN_MAX:
-            continue
         with isolated(each.instance_id):
-            begun += _begin(op.database, each, slot)
+            if _is_told_otherwise(each):
+                _tell(op.database, each)
+            slot = due_slot(each, moment)
+            if begun < BEGUN_MAX and (slot is not None or _needs_base(each, moment)):
+                begun += _begin(op.database, each, slot)
 
 
 def due_slot(each: Scheduled, moment: datetime) -> datetime | None:
@@ -78,15 +81,40 @@ def every(database: Database, statuses: Collection[str]) -> Iterator[tuple[Sched
         after = found[-1].instance_id
 
 
-def _begin(database: Database, each: Scheduled, slot: datetime) -> int:
-    """How many were begun: one, unless the instance or another worker was faster."""
+def _is_told_otherwise(each: Scheduled) -> bool:
+    """Whether its cell archives its WAL and should not, or the other way round."""
+    wanted = recovery.is_archived(PLANS[each.plan], each.engine, each.continuous_archiving)
+    return wanted != bool(each.is_archived)
+
+
+def _tell(database: Database, each: Scheduled) -> None:
+    with database.write() as db:
+        instance = instances.fetch(db, each.org_id, each.instance_id)
+        start(db, archiving.tell, instance)
+
+
+def _needs_base(each: Scheduled, moment: datetime) -> bool:
+    """Whether no moment can be restored before a backup is made, and none was begun lately."""
+    if each.status != "running" or not each.needs_base:
+        return False
+    return each.base_asked_at is None or each.base_asked_at + recovery.BASE_REST <= moment
+
+
+def _begin(database: Database, each: Scheduled, slot: datetime | None) -> int:
+    """How many were begun: one, unless the instance or another worker was faster.
+
+    Without a slot it is one that archived WAL is to continue.
+    """
     with suppress(StateConflict), database.write() as db:
         instance = instances.fetch(db, each.org_id, each.instance_id, lock=True)
         open_ = backups.first_open(db, instance, "scheduled", "manual")
         if instance.status in DUE_STATUSES and open_ is None:
             backup = backups.request(db, instance, "scheduled", slot=slot)
+            if each.needs_base:
+                recovery_windows.of_instance(db, instance).base_asked_at = now(db)
             start(db, create, instance, backup_id=backup.id)
-            _note_missed(db, instance, each, slot)
+            if slot is not None:
+                _note_missed(db, instance, each, slot)
             return 1
     return 0
 

@@ -178,6 +178,7 @@ def _recovered(db: Session, instance: Instance, observed: Answer | None) -> None
         "restore.completed.v1",
         restore_id=restore.id,
         backup_id=restore.backup_id,
+        at=None,
         mode="in_place",
         target_instance_id=instance.id,
     )

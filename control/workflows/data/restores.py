@@ -12,7 +12,7 @@ from control.workflows.data.before_change import before_change, give_up, patient
 from control.workflows.instances.lifecycle import became_ready, put, usable
 from control.workflows.instances.resizing import converge
 from control.workflows.instances.starting import start
-from control.workflows.instances.subjects import call, load, publish, publish_failed
+from control.workflows.instances.subjects import call, load, publish, publish_failed, rfc3339
 from storage.data import restores
 from storage.data.backups import Backup
 from storage.data.restores import Restore
@@ -36,12 +36,15 @@ def new_instance_failed(op: Operation, db: Session, reason: str) -> None:
 def new_instance(op: Operation) -> None:
     """Provision it as any other, with the data of a backup."""
 
-    def begin(db: Session) -> str | None:
+    def begin(db: Session) -> dict[str, str | None] | None:
         instance = load(op, db)
         if instance.status == "requested":
             instance.provisioning()
         restore = _begun(db, instance, "new_instance")
-        return None if restore is None else f"{restore.instance_id}/{restore.backup_id}"
+        if restore is None:
+            return None
+        source = f"{restore.instance_id}/{restore.backup_id}"
+        return {"source_backup": source, "source_at": _moment(restore)}
 
     def ready(db: Session) -> None:
         instance = load(op, db)
@@ -54,7 +57,7 @@ def new_instance(op: Operation) -> None:
     source = op.step_in_transaction("begin", begin)
     if source is None:
         raise GiveUp(GONE)
-    call(op, "put", "provisioning", patiently(op, put(op, source_backup=source)))
+    call(op, "put", "provisioning", patiently(op, put(op, **source)))
     observed = call(op, "usable", "provisioning", usable)
     op.step_in_transaction("record", ready)
 
@@ -77,9 +80,11 @@ def in_place_failed(op: Operation, db: Session, reason: str) -> None:
 def in_place(op: Operation) -> None:
     """Back up what there is, replace it, and let clients in again."""
 
-    def begin(db: Session) -> str | None:
+    def begin(db: Session) -> dict[str, str | None] | None:
         restore = _begun(db, load(op, db), "in_place")
-        return None if restore is None else restore.backup_id
+        if restore is None:
+            return None
+        return {"backup_id": restore.backup_id, "at": _moment(restore)}
 
     def protected(db: Session, backup: Backup) -> None:
         restore = restores.into(db, load(op, db), "in_place")
@@ -94,15 +99,15 @@ def in_place(op: Operation) -> None:
         else:
             _left(db, instance, "in_place")
 
-    backup_id = op.step_in_transaction("begin", begin)
-    if backup_id is None:
+    source = op.step_in_transaction("begin", begin)
+    if source is None:
         raise GiveUp(GONE)
     # What is written after the present data was backed up would be in neither.
     call(op, "close", "restoring", _close)
     before_change(op, "restoring", protected)
 
     def replace(cell: CellClient, instance_id: str, *, key: str, lease: int) -> Answer:
-        return cell.restore(instance_id, backup_id, key=key, lease=lease)
+        return cell.restore(instance_id, **source, key=key, lease=lease)
 
     call(op, "restore", "restoring", patiently(op, replace))
     call(op, "open", "restoring", lambda cell, *to, **stamp: cell.resume(*to, **stamp))
@@ -119,6 +124,10 @@ def _close(cell: CellClient, instance_id: str, *, key: str, lease: int) -> Answe
     if observed is not None and observed["status"] == "failed":
         return observed
     return cell.pause(instance_id, key=key, lease=lease)
+
+
+def _moment(restore: Restore) -> str | None:
+    return None if restore.at is None else rfc3339(restore.at)
 
 
 def _begun(db: Session, instance: Instance, mode: str) -> Restore | None:
@@ -139,6 +148,7 @@ def _completed(db: Session, instance: Instance, mode: str) -> None:
         "restore.completed.v1",
         restore_id=restore.id,
         backup_id=restore.backup_id,
+        at=_moment(restore),
         mode=mode,
         target_instance_id=instance.id,
     )

@@ -6,19 +6,21 @@ from typing import Final
 from sqlalchemy.orm import Session
 
 from control.policy import backups as rules
-from control.policy import quotas
+from control.policy import quotas, recovery
 from control.policy.backups import KeptBackup
 from control.policy.plans import PLANS, Plan
 from control.policy.quotas import StoredBackup
+from control.policy.recovery import RecoveryBase, moment_ranges
 from control.work import Operation, Schedule, workflow
 from control.workflows.data.backup_schedules import every, schedule_of
 from control.workflows.data.backups import FAILED_REST, drop, start
 from control.workflows.instances.fault_isolation import isolated
-from storage.data import backups, restores
+from storage.access import organizations
+from storage.data import backups, recovery_windows, restores
 from storage.data.backup_settings import Scheduled
 from storage.database import Database, now
 from storage.instances import instances
-from storage.instances.instances import GONE, STATUSES
+from storage.instances.instances import GONE, STATUSES, Instance
 
 DROPS_MAX: Final = 500
 """Instances that some are removed of in one turn; others have theirs."""
@@ -51,12 +53,25 @@ def _expire(db: Session, each: Scheduled, days: int) -> None:
         for one in completed.values()
         if one.completed_at is not None
     ]
-    over = rules.expired(kept, days, now(db), restores.needed(db, instance))
+    needed = restores.needed(db, instance) | needed_by_window(db, instance)
+    over = rules.expired(kept, days, now(db), needed)
     for backup_id in over:
         completed[backup_id].expire(f"its retention of {days} days is over")
     if over:
         db.flush()
         start(db, drop, instance)
+
+
+def needed_by_window(db: Session, instance: Instance) -> set[str]:
+    """Those without which moments of the window could not be restored any more."""
+    days = PLANS[organizations.fetch(db, instance.org_id).plan].pitr_days
+    bases = [
+        RecoveryBase(one.id, one.consistent_at)
+        for one in backups.completed(db, instance)
+        if one.consistent_at is not None
+    ]
+    ranges = moment_ranges(recovery_windows.of_instance(db, instance).ranges)
+    return recovery.needed(bases, ranges, days, now(db))
 
 
 def _above_their_quota(database: Database) -> list[tuple[str, Plan]]:
@@ -76,14 +91,17 @@ def _surplus(database: Database, org_id: str, plan: Plan) -> list[StoredBackup]:
             for one in backups.stored(db, org_id)
             if one.completed_at is not None and one.stored_bytes is not None
         ]
-        return quotas.surplus_backups(plan, stored, restores.needed_in(db, org_id))
+        needed = restores.needed_in(db, org_id)
+        for instance_id in {one.instance_id for one in stored}:
+            needed |= needed_by_window(db, instances.fetch(db, org_id, instance_id))
+        return quotas.surplus_backups(plan, stored, needed)
 
 
 def _remove(db: Session, org_id: str, surplus: StoredBackup, plan: Plan) -> None:
     """Unless something else became of it meanwhile."""
     instance = instances.fetch(db, org_id, surplus.instance_id, lock=True)
     backup = backups.fetch(db, instance, surplus.id, lock=True)
-    is_needed = surplus.id in restores.needed(db, instance)
+    is_needed = surplus.id in restores.needed(db, instance) | needed_by_window(db, instance)
     if backup.status == "completed" and not is_needed and instance.desired_status not in GONE:
         why = f"the backups of the organization took more than the {plan.id} plan allows"
         backup.expire(why)

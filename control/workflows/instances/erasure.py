@@ -16,7 +16,7 @@ from control.workflows.instances.subjects import (
     record,
     rfc3339,
 )
-from storage.data import backup_settings, backups, migrations, restores
+from storage.data import backup_settings, backups, migrations, recovery_windows, restores
 from storage.instances import changes
 from storage.instances.instances import Instance
 
@@ -64,6 +64,7 @@ def erase(op: Operation) -> None:
         restores.forget(db, instance)
         backups.forget(db, instance)
         backup_settings.forget(db, instance)
+        recovery_windows.forget(db, instance)
         publish(db, instance, "instance.deleted.v1", erased=True, purge_after=None)
 
     call(

@@ -90,7 +90,10 @@ def _copy(op: Operation, source_id: str) -> str | None:
 
 
 def put(
-    op: Operation, source_snapshot: str | None = None, source_backup: str | None = None
+    op: Operation,
+    source_snapshot: str | None = None,
+    source_backup: str | None = None,
+    source_at: str | None = None,
 ) -> Callable[..., Answer]:
     """Declares the instance to its cell as the record wants it now."""
 
@@ -99,6 +102,7 @@ def put(
             instance = instances.fetch(db, op.args["org_id"], instance_id)
             wanted = specification(db, op.services, instance)
         wanted |= {"source_snapshot": source_snapshot, "source_backup": source_backup}
+        wanted |= {"source_at": source_at}
         return cell.put(instance_id, wanted, key=key, lease=lease)
 
     return declare

@@ -9,11 +9,13 @@ from sqlalchemy.orm import Session
 
 from control.cells.answer_checks import Answer
 from control.cells.client import CellUnavailable
+from control.policy import recovery
 from control.policy.plans import PLANS
 from control.policy.sizes import SIZES
 from control.services import Services
 from control.work import Operation
 from storage.access import memberships, organizations
+from storage.data import backup_settings
 from storage.events import events
 from storage.instances import instances
 from storage.instances.instances import Instance
@@ -129,6 +131,12 @@ def specification(db: Session, services: Services, instance: Instance) -> dict[s
         **network_settings(db, instance, networks.of_instance(db, instance)),
         "source_snapshot": None,
         "source_backup": None,
+        "source_at": None,
+        "continuous_archiving": recovery.is_archived(
+            plan,
+            instance.engine,
+            backup_settings.of_instance(db, instance).continuous_archiving,
+        ),
         # A cell need not know which organization it is, nor whose.
         "tenant": _opaque(instance.org_id),
         "person": "" if owner is None else _opaque(owner),

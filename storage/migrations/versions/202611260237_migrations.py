@@ -6,7 +6,7 @@ from alembic import op
 from storage.columns import Json, Timestamp
 
 revision = "202611260237"
-down_revision = "202611252359"
+down_revision = "202611260230"
 
 _STATUSES = (
     *("awaiting_source", "preflight", "copying", "syncing", "cutting_over", "verifying"),

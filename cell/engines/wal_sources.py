@@ -1,0 +1,67 @@
+"""What drivers of engines with a write-ahead log (WAL) can do, so that it is archived."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from cell.layout import Site
+from cell.runtime.attendants import Attendant
+
+
+@dataclass(frozen=True)
+class WalNeed:
+    """What a copy that was made while the engine ran needs of its WAL to be consistent.
+
+    `first` is the name of the segment it begins in; `consistent_at`, in unix seconds, when it
+    ended: from it, later moments can be recovered, and no earlier ones.
+    """
+
+    first: str
+    consistent_at: float
+
+
+@dataclass(frozen=True)
+class WalLook:
+    """How far a server and what receives its WAL are; positions are numbers of bytes.
+
+    Everything that was committed by `at` (unix seconds) is before `written`. Before `received` all
+    is in the spool. `slot` is the state of what holds the WAL back: reserved, lost, or None if
+    missing; it does so from `restart` on, `held_bytes` in all.
+    """
+
+    at: float
+    written: int
+    received: int | None
+    timeline: int
+    system_id: str
+    slot: str | None
+    restart: int | None
+    held_bytes: int
+
+
+class WalSource(Protocol):
+    """Gives the WAL of an engine that runs. Raises EngineError where it does not answer."""
+
+    async def open(self, site: Site, slot: str) -> WalLook:
+        """From now on all WAL is held back for `slot`, and for no other slot of ours."""
+
+    async def look(self, site: Site, slot: str) -> WalLook: ...
+
+    async def close(self, site: Site) -> None:
+        """Nothing is held back any more."""
+
+    async def receive(self, site: Site, slot: str, spool: Path) -> Attendant:
+        """Writes all that comes into files in `spool`, until it is ended or the engine ends."""
+
+    def left_at(self, site: Site) -> int | None:
+        """Of an engine that was ended in order: the position of the last it wrote. Else None."""
+
+
+@runtime_checkable
+class ArchivesWal(Protocol):
+    """A driver whose engine can be recovered to any moment from a copy and all WAL since."""
+
+    wal: WalSource
+
+    async def recover(self, site: Site, source: Path, at: float, within_s: float) -> None:
+        """As `restore`; with the WAL in the folder `wal` of `source`, up to `at` (unix seconds)."""

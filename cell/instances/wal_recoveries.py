@@ -1,0 +1,102 @@
+"""Archived WAL for a restore: what leads from a backup to a moment, all of it or nothing."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from cell.backups.sealed_objects import DamagedError
+from cell.backups.wal_names import HISTORY, SEGMENT_BYTES, Segment
+from cell.backups.wal_store import WalStore
+from cell.instances.wal_chains import WalBase, WalChain, WalChains, is_at_rest
+from cell.runtime import budget
+from cell.runtime.own_threads import in_own_thread
+from cell.timestamps import moment
+from specserver import Conflict
+
+FOLDER = "wal"
+"""In the folder of a backup that was unpacked."""
+
+
+@dataclass(frozen=True)
+class WalPlan:
+    """The WAL that leads from a backup to a moment: the names of its objects, in their order."""
+
+    chain: WalChain
+    names: tuple[str, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.names) * SEGMENT_BYTES
+
+
+class WalRecoveries:
+    def __init__(self, chains: WalChains, store: WalStore) -> None:
+        self.chains = chains
+        self.store = store
+
+    async def plan(self, instance_id: str, backup_id: str, at: float) -> WalPlan:
+        """Conflict where that moment cannot be recovered from that backup."""
+        base = self._base(instance_id, backup_id)
+        chains = {each.chain_id: each for each in self.chains.of(instance_id)}
+        chain = chains.get(base.chain_id) if base else None
+        if base is None or chain is None:
+            raise Conflict(f"no WAL is archived that continues the backup {backup_id}")
+        newest_at = time.time() if is_at_rest(chain) else chain.newest_at
+        if not base.consistent_at <= at <= (newest_at or 0.0):
+            raise Conflict(
+                f"from the backup {backup_id}, moments from {moment(base.consistent_at)} to"
+                f" {moment(newest_at)} can be restored, and not {moment(at)}"
+            )
+        there = await self.store.names(instance_id, chain.chain_id)
+        last = self.chains.last_segment(chain, at)
+        return WalPlan(chain, tuple(_names(chain, base.first_segment, last, there)))
+
+    def _base(self, instance_id: str, backup_id: str) -> WalBase | None:
+        bases = self.chains.bases(instance_id)
+        return next((each for each in bases if each.backup_id == backup_id), None)
+
+    async def fetch(self, plan: WalPlan, target: Path) -> None:
+        """Into a new folder in `target`. Raises DamagedError or StoreError."""
+        folder = target / FOLDER
+        await in_own_thread(folder.mkdir)
+        chain = plan.chain
+        for name in plan.names:
+            budget.go_on()
+            content = await self.store.get(chain.instance_id, chain.chain_id, name)
+            segment = Segment.parse(name)
+            if segment is not None and name == segment.partial:
+                if segment.number == chain.next_segment and len(content) < chain.partial_bytes:
+                    raise DamagedError(f"WAL segment {name} is older than what was archived")
+            elif segment is not None and len(content) != SEGMENT_BYTES:
+                raise DamagedError(f"WAL segment {name} is cut off")
+            await in_own_thread(_write, folder / (str(segment or name)), content, segment)
+
+
+def _names(chain: WalChain, first: int, last: int, there: set[str]) -> list[str]:
+    """DamagedError with the first that is missing."""
+    found = [name for name in there if name.endswith(HISTORY)]
+    for number in range(first, last + 1):
+        segment = chain.segment(number)
+        full, partial = str(segment), segment.partial
+        if full in there:
+            found.append(full)
+        elif number >= chain.next_segment and partial in there:
+            found.append(partial)
+        elif number > chain.next_segment or (number == chain.next_segment and not _filled(chain)):
+            # The next begins with it, and nothing is in it yet.
+            break
+        else:
+            raise DamagedError(f"WAL segment {full} is missing from the store")
+    return found
+
+
+def _filled(chain: WalChain) -> bool:
+    return chain.partial_bytes > 0
+
+
+def _write(path: Path, content: bytes, segment: Segment | None) -> None:
+    with path.open("xb") as file:
+        file.write(content)
+        if segment is not None:
+            # As long as the server expects it.
+            file.truncate(SEGMENT_BYTES)
