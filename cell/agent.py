@@ -44,6 +44,10 @@ from cell.instances.supervisor import Supervisor
 from cell.instances.uids import Uids
 from cell.instances.verification import Verifier
 from cell.layout import Layout, write_atomically
+from cell.migrations.record import MigrationRecords
+from cell.migrations.runs import MigrationRuns
+from cell.migrations.service import Migrations
+from cell.migrations.sources import SentSources
 from cell.runtime import log_files, machine, owners
 from cell.runtime.host import Host
 from cell.sealing import Sealer, read_or_make_key
@@ -105,6 +109,10 @@ class Cell:
         self.verifier = Verifier(*(settings, self.layout, self.host, pools, given, self.repository))
         self.backups = InstanceBackups(settings, self.supervisor, self.repository, self.verifier)
         self.restores = Restores(settings, self.supervisor, self.repository, self.backups)
+        records = MigrationRecords(self.database, Sealer(key, "cell migrations v1"))
+        runs = MigrationRuns(settings, self.supervisor, records)
+        self.migrations = Migrations(settings, self.supervisor, records, runs)
+        self.sources = SentSources(self.tokens, self.lifecycle, self.migrations)
         self.queues = QueueDatabases(self.lifecycle, self.supervisor, self.host)
         self.console = ConsoleService(
             ConsoleSessions(self.database), self.lifecycle, self.supervisor
@@ -149,6 +157,7 @@ class Cell:
         for instance in wanted:
             if instance.instance_id not in kept and not instance.failed:
                 self.supervisor.spawn(self._bring_back(instance))
+        self.migrations.open()
         await self.supervisor.tick()
         self.supervisor.publish()
         if any(each.record.spec.domains for each in instances):

@@ -29,6 +29,9 @@ CREATE TABLE IF NOT EXISTS credentials (
     PRIMARY KEY (instance_id, generation)
 );
 CREATE TABLE IF NOT EXISTS backup_keys (instance_id TEXT PRIMARY KEY, sealed BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS migrations (
+    migration_id TEXT PRIMARY KEY, instance_id TEXT NOT NULL, document TEXT NOT NULL, sealed BLOB
+);
 CREATE TABLE IF NOT EXISTS answers (
     key TEXT PRIMARY KEY, status INTEGER NOT NULL, body BLOB NOT NULL, at REAL NOT NULL
 );

@@ -39,6 +39,8 @@ class Claims:
     """A hash of who asked for it, whatever with: the cell's pools are shared by it."""
     overlap_s: float | None = None
     """How long former credentials still work; None by a control plane that does not say it."""
+    migration_id: str = ""
+    """Whose source can be sent."""
 
 
 class Tokens:
@@ -62,6 +64,11 @@ class Tokens:
     def burn(self, claims: Claims) -> None:
         """Raises Gone for all but the first caller: the row is there, or it is ours."""
         if not self.end(claims.jti, claims.expires_at):
+            raise Gone(_USED, code="used")
+
+    def refuse_used(self, claims: Claims) -> None:
+        """Raises Gone; for URLs that are used several times until all is done."""
+        if self._database.row("SELECT 1 FROM burned WHERE jti = ?", claims.jti):
             raise Gone(_USED, code="used")
 
     def end(self, jti: str, expires_at: float) -> bool:
@@ -115,6 +122,7 @@ class Tokens:
                 str(document.get("holder", "")),
                 str(document.get("person", "")),
                 None if overlap_s is None else float(overlap_s),
+                str(document.get("migration_id", "")),
             )
         except (jwt.InvalidTokenError, ValueError, KeyError, TypeError):
             return None

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -21,8 +21,17 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from cell.layout import ClosedError, Layout, Site
 from cell.runtime import cgroups, tools
-from cell.runtime.confinement import NOBODY, Confinement, Means, Mount, Sandbox, warn
+from cell.runtime.confinement import (
+    NOBODY,
+    ConfinedCommand,
+    Confinement,
+    Means,
+    Mount,
+    Sandbox,
+    warn,
+)
 from cell.runtime.cpus import Cpus
+from cell.runtime.engine_folders import INSIDE, EngineFolders, folders_of
 from cell.runtime.headroom import Headroom
 from cell.runtime.own_threads import in_own_thread
 from cell.runtime.process import (
@@ -43,7 +52,6 @@ from cell.specification import Size
 
 log = structlog.get_logger("cell.host")
 
-INSIDE = Path("/instance")
 # The kernel may need a while for the memory of a large one.
 END_FOR_S = 10.0
 PIDS_MAX = 512
@@ -56,15 +64,6 @@ OPEN_FILES_MAX = 20_000
 PROCESSES_MAX = 8192
 SECRET_BYTES = 32
 COMPLAINT_CHARACTERS = 2_000
-
-
-@dataclass(frozen=True)
-class EngineFolders:
-    """Where an engine finds its folders."""
-
-    data: Path
-    configuration: Path
-    run: Path
 
 
 @dataclass(frozen=True)
@@ -187,6 +186,20 @@ class Host:
         given = (site, argv, environment or {}, mounts, content, timeout_s, going_on)
         return await in_own_thread(self._run, *given)
 
+    @contextlib.contextmanager
+    def confined(
+        self, site: Site, size: Size, argv: list[str], said: dict[str, str], mounts: list[Mount]
+    ) -> Iterator[ConfinedCommand]:
+        """A tool that sees `mounts` and no folder of the site's, in a group of the size beside."""
+        self._refuse_root(site)
+        group = f"{site.instance_id}-tools"
+        groups = self._groups.make(group, size.memory_bytes, PIDS_MAX)
+        self._groups.set_cpu(group, size.vcpu)
+        with self._sandbox.filter() as filter_fd, Path(os.devnull).open("wb") as nowhere:
+            kept = [each for each in (nowhere.fileno(), filter_fd) if each >= 0]
+            words = self._sandbox.command(site.uid, mounts, argv, kept[0], filter_fd)
+            yield ConfinedCommand(words, self._environment(site, said), kept, groups)
+
     async def start(
         self,
         site: Site,
@@ -256,6 +269,7 @@ class Host:
             time.sleep(0.005)
         site.process.unlink(missing_ok=True)
         self._groups.remove(site.instance_id)
+        self._groups.remove(f"{site.instance_id}-tools")
         self.headroom.forget(site.instance_id)
         self._place(site.instance_id, None)
 
@@ -318,7 +332,7 @@ class Host:
     ) -> bytes:
         self._refuse_root(site)
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        folders = _folders(site, mounts)
+        folders = folders_of(site, mounts)
         try:
             with self._sandbox.filter() as filter_fd:
                 done = tools.run(
@@ -371,7 +385,7 @@ class Host:
         info_fd = info[1] if info else -1
         with self._sandbox.filter() as filter_fd:
             return launch(
-                self._sandbox.command(site.uid, _folders(site, mounts), argv, info_fd, filter_fd),
+                self._sandbox.command(site.uid, folders_of(site, mounts), argv, info_fd, filter_fd),
                 environment=self._environment(site, environment),
                 groups=groups,
                 log=site.log,
@@ -386,12 +400,3 @@ class Host:
 
 def _pids_max(size: Size) -> int:
     return max(PIDS_MAX, size.connections_max + PIDS_SPARE)
-
-
-def _folders(site: Site, further: Sequence[Mount]) -> list[Mount]:
-    return [
-        Mount(site.configuration, INSIDE / "conf", writable=False),
-        Mount(site.data.outside, INSIDE / "data", writable=True),
-        Mount(site.run.outside.resolve(), INSIDE / "run", writable=True),
-        *further,
-    ]

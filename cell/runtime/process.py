@@ -136,10 +136,7 @@ class Process:
 
     def tree(self) -> list[int]:
         """Its pid and those of all its descendants, as PostgreSQL has one for each session."""
-        found = [self.pid]
-        for pid in found:
-            found.extend(_children(pid))
-        return found
+        return tree_of(self.pid)
 
     def members(self) -> list[int]:
         """The tree, and its companions."""
@@ -235,6 +232,14 @@ def _is_marked(pid: int, mark: str, uids: range) -> bool:
         return uid_of(pid) in uids
     except OSError:
         return False
+
+
+def tree_of(pid: int) -> list[int]:
+    """Its pid and those of all its descendants."""
+    found = [pid]
+    for each in found:
+        found.extend(_children(each))
+    return found
 
 
 def uid_of(pid: int) -> int | None:
