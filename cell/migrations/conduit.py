@@ -19,6 +19,7 @@ import structlog
 from cell.migrations import addresses
 from cell.migrations.errors import SourceUnreachableError
 from cell.migrations.source_uri import SourceUri
+from cell.runtime import engine_files
 
 SOCKET = ".s.PGSQL.5432"
 CONNECT_WITHIN_S = 15.0
@@ -192,7 +193,7 @@ async def opened(conduit: Conduit, folder: Path, owner: int | None) -> AsyncIter
     finally:
         server.close()
         conduit.end()
-        await asyncio.to_thread(path.unlink, missing_ok=True)
+        await asyncio.to_thread(engine_files.remove, folder)
 
 
 def _prepared(folder: Path) -> Path:

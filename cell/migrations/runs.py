@@ -21,7 +21,7 @@ from cell.migrations.postgres.migration import ConnectionMigration, UploadMigrat
 from cell.migrations.postgres.sync import SyncMigration
 from cell.migrations.postgres.target import PostgresTarget
 from cell.migrations.record import Migration, MigrationRecords, Status
-from cell.migrations.report import bounded
+from cell.migrations.report import PreflightReport, bounded
 from cell.migrations.work import MigrationWork
 from cell.runtime.confined_tools import ToolError
 from cell.runtime.own_threads import in_own_thread
@@ -34,6 +34,7 @@ AWAKE_S = 30.0
 LOOK_EVERY_S = 0.2
 RUNNING_WITHIN_S = 900.0
 AGAIN_S = 2.0
+FULL = "the storage of the instance was full; choose more storage or a larger size (resize)"
 FAILURES = (MigrationError, ToolError, EngineError, OSError, Unavailable)
 Engine = UploadMigration | ConnectionMigration | SyncMigration
 
@@ -118,6 +119,8 @@ class MigrationRuns:
             reason = "an internal error"
         else:
             return
+        if instance.metrics.storage_bytes > instance.record.spec.size.storage_bytes:
+            reason = f"{FULL} ({reason})"
         log.warning("cell.migration_failed", migration_id=record.migration_id, reason=reason)
         record.ending, record.reason = "failed", reason
         self._records.save(record)
@@ -127,8 +130,7 @@ class MigrationRuns:
         await self._until_running(instance)
         engine = await self._engine(instance, record)
         if record.status == "preflight":
-            async with self._place(instance):
-                report = await engine.preflight()
+            report = await self._preflight(instance, engine)
             record.preflight = report.told()
             self._records.save(record)
             if blocking := report.blocking:
@@ -146,6 +148,18 @@ class MigrationRuns:
                 await self._sync(engine, record)
         await engine.swap()
         await self._end(instance, record, "completed")
+
+    async def _preflight(self, instance: HostedInstance, engine: Engine) -> PreflightReport:
+        within_s = self._settings.migration_silence_s
+        async with self._place(instance):
+            try:
+                async with asyncio.timeout(within_s):
+                    return await engine.preflight()
+            except TimeoutError as error:
+                raise MigrationError(
+                    f"the source did not answer within {within_s:.0f} s what the preflight asked; "
+                    "a lock may be held there"
+                ) from error
 
     async def _sync(self, engine: SyncMigration, record: Migration) -> None:
         wants_cutover = self._runs[record.migration_id].wants_cutover

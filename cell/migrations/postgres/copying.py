@@ -131,7 +131,7 @@ class SourceCopy:
             if received != seen:
                 seen, since = received, time.monotonic()
             elif time.monotonic() - since > self._silence_s:
-                raise MigrationError(f"the source sent nothing for {self._silence_s:.0f} s")
+                raise MigrationError(f"no row was copied for {self._silence_s:.0f} s")
             await asyncio.sleep(min(LOOK_EVERY_S, self._silence_s))
 
     async def _dump(self, words: list[str], path: Path) -> None:

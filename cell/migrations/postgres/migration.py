@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from cell.migrations import spool
 from cell.migrations.conduit import Conduit
@@ -23,7 +24,6 @@ from cell.migrations.work import MigrationWork
 from cell.runtime.host import Host
 
 JOBS_MIN, JOBS_MAX = 2, 4
-CONDUIT = "conduit"
 PROGRESS_EVERY_S = 1.0
 SNAPSHOT = "SELECT to_json(pg_catalog.pg_export_snapshot())"
 
@@ -74,12 +74,13 @@ class PostgresMigration:
             del self.record.made["database"]
             self.work.save()
 
-    def verified(self, found: dict[str, object]) -> None:
+    def verified(self, found: dict[str, Any]) -> None:
         """Raises MigrationError where source and instance differ."""
         self.record.verification = found
+        if self.record.progress is not None:
+            self.record.progress.rows_done = found["rows_compared"]
         self.work.save()
-        differences = found["differences"]
-        if isinstance(differences, list) and differences:
+        if differences := found["differences"]:
             first = differences[0]
             raise MigrationError(
                 f"the instance has not what the source has: {len(differences)} differences, "
@@ -104,7 +105,6 @@ class UploadMigration(PostgresMigration):
         self.work.enter("verifying")
         self.verified(await comparing.counted(self.target, restored))
         verification = self.record.verification or {}
-        progress.rows_done = verification["rows_compared"]
         progress.tables_done = progress.tables_total = verification["tables_compared"]
         passed(self.record.total_bytes or 0)
         await self.target.analyze()
@@ -127,8 +127,7 @@ class ConnectionMigration(PostgresMigration):
     async def source(self) -> AsyncIterator[PostgresSource]:
         await asyncio.to_thread(self.folder.mkdir, exist_ok=True)
         spool.lend(self.folder, self._host.owner(self.work.instance.site))
-        opened = source.opened(self._host, self.conduit, self.target, self.folder / CONDUIT)
-        async with opened as made:
+        async with source.opened(self._host, self.conduit, self.target) as made:
             yield made
 
     async def preflight(self) -> PreflightReport:

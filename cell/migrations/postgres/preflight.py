@@ -16,6 +16,7 @@ DIGEST_SINCE = 11
 OLDEST = 10
 NEARLY_FULL = 0.8
 NAMES_SHOWN = 20
+UNUSED = "; it is left out, as nothing depends on it"
 FACTS = """
 SELECT json_build_object(
     'version', current_setting('server_version'),
@@ -183,8 +184,10 @@ def _of_target(facts: SourceFacts, target: PostgresTarget) -> Iterator[Finding]:
         )
 
 
-def of_extensions(names: list[tuple[str, bool]], target: PostgresTarget) -> Iterator[Finding]:
-    """Each with whether something depends on it, or nobody knows that it does not."""
+def of_extensions(
+    names: list[tuple[str, bool]], target: PostgresTarget, otherwise: str = UNUSED
+) -> Iterator[Finding]:
+    """Each with whether something is known to depend on it; `otherwise` is said of the others."""
     creatable = set(extensions.creatable(target.installation.source))
     for name, is_used in names:
         if name in creatable:
@@ -192,8 +195,7 @@ def of_extensions(names: list[tuple[str, bool]], target: PostgresTarget) -> Iter
         yield Finding(
             "blocking" if is_used else "warning",
             "missing_extension",
-            f"the instance has no extension {name}"
-            + ("" if is_used else "; it is left out, as nothing depends on it"),
+            f"the instance has no extension {name}{'' if is_used else otherwise}",
             "drop it at the source with what depends on it" if is_used else None,
             name,
         )

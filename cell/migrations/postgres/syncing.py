@@ -91,7 +91,7 @@ async def new_slot(source: PostgresSource, name: str) -> AsyncIterator[str]:
 
 
 async def subscribe(target: PostgresTarget, conduit: Conduit, name: str, folder: str) -> None:
-    """Of a slot and a publication of that name. The owner's login applies what comes."""
+    """To a slot and a publication of that name, once it is enabled. The owner applies the changes."""
     uri = conduit.source
     told = {
         "host": folder,
@@ -112,7 +112,6 @@ async def subscribe(target: PostgresTarget, conduit: Conduit, name: str, folder:
         f" WITH ({settings})",
         f"ALTER SUBSCRIPTION {named} SET (password_required = false)",
         f"ALTER SUBSCRIPTION {named} OWNER TO {identifier(target.login.username)}",
-        f"ALTER SUBSCRIPTION {named} ENABLE",
     )
 
 

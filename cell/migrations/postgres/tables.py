@@ -38,7 +38,8 @@ SELECT json_build_object('schema', n.nspname, 'name', c.relname, 'filled', c.rel
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind = 'm' AND {USERS} ORDER BY c.oid
 """  # noqa: S608 - our own words
-# Both sides write values as texts in the same way.
+# Both sides write values as texts in the same way, whatever is set for a database or a role. One
+# that is full is read-only by default, so that nothing but removing goes on.
 ALIKE = (
     "SET timezone = 'UTC'",
     "SET datestyle = 'ISO, MDY'",
@@ -52,6 +53,7 @@ ALIKE = (
     "SET lock_timeout = 0",
     "SET idle_in_transaction_session_timeout = 0",
     "SET lc_monetary = 'C'",
+    "SET default_transaction_read_only = off",
 )
 
 

@@ -21,7 +21,7 @@ from cell.migrations.errors import MigrationError
 from cell.migrations.postgres import psql
 from cell.migrations.postgres.names import identifier, literal
 from cell.migrations.postgres.psql import Place, PsqlSession, QueryError
-from cell.migrations.postgres.tables import ALIKE
+from cell.migrations.postgres.tables import ALIKE, tables
 from cell.runtime.confined_tools import Toolbox
 from cell.runtime.confinement import Mount
 from cell.runtime.engine_folders import INSIDE
@@ -148,7 +148,8 @@ class PostgresTarget:
         """With its subscription, whoever is connected to it."""
         await self.forget_subscriptions()
         async with self.session("postgres") as asked:
-            await asked.run(f"DROP DATABASE IF EXISTS {identifier(self.database)} WITH (FORCE)")
+            drop = f"DROP DATABASE IF EXISTS {identifier(self.database)} WITH (FORCE)"
+            await asked.run(*ALIKE, drop)
 
     async def swap(self) -> str | None:
         """The new database becomes the owner's, at once for everybody.
@@ -182,7 +183,7 @@ class PostgresTarget:
         if await self.objects(former):
             return former
         async with self.session("postgres") as asked:
-            await asked.run(f"DROP DATABASE {identifier(former)} WITH (FORCE)")
+            await asked.run(*ALIKE, f"DROP DATABASE {identifier(former)} WITH (FORCE)")
         return None
 
     async def has(self, database: str) -> bool:
@@ -192,7 +193,7 @@ class PostgresTarget:
 
     async def analyze(self) -> None:
         async with self.session() as asked:
-            await asked.run("ANALYZE")
+            await asked.run(*(f"ANALYZE {each.sql}" for each in await tables(asked)))
 
     async def as_server(self, *statements: str) -> list[tuple[object, ...]]:
         """In the new database, as the administrator; the rows of the last statement."""

@@ -106,7 +106,15 @@ def _of_archive(target: PostgresTarget, listed: Contents, form: Format) -> Itera
             "foreign tables need the network, which instances do not have",
             "make the dump without them (pg_dump --exclude-table)",
         )
-    yield from preflight.of_extensions([(each, False) for each in listed.extensions], target)
+    yield from _extensions(target, listed)
+
+
+def _extensions(target: PostgresTarget, listed: Contents) -> Iterator[Finding]:
+    """Those that are left out of the restore."""
+    names = [(each, False) for each in listed.extensions]
+    yield from preflight.of_extensions(
+        names, target, "; it is left out, and what depends on it ends the restore"
+    )
 
 
 async def restore(
@@ -120,8 +128,7 @@ async def restore(
         return rows
     path = await archive(target, folder, form)
     listed = await dumps.contents(target, path)
-    findings = preflight.of_extensions([(each, False) for each in listed.extensions], target)
-    left_out = frozenset(str(each.object) for each in findings)
+    left_out = frozenset(str(each.object) for each in _extensions(target, listed))
     await dumps.restore(target, path, [], jobs=jobs, listed=listed, left_out=left_out)
     return await _rows(target, path)
 

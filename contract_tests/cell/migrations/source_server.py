@@ -3,7 +3,9 @@
 import contextlib
 import os
 import pwd
+import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -13,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import psycopg
 from cryptography import x509
@@ -29,7 +32,6 @@ from cell.engines.postgres import sources
 
 PASSWORD = "sEcReT: \\of' the source"
 USER = "owner"
-DATABASE = "shop"
 READY_WITHIN_S = 60.0
 SETTINGS = (
     *("wal_level=logical", "fsync=off", "max_wal_size=256MB", "shared_buffers=32MB"),
@@ -46,16 +48,7 @@ class SourceServer:
     settings: tuple[str, ...] = ()
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
-    @property
-    def data(self) -> Path:
-        return self.folder / "data"
-
-    @property
-    def uri(self) -> str:
-        escaped = PASSWORD.replace(" ", "%20").replace(":", "%3A").replace("\\", "%5C")
-        return f"postgresql://{USER}:{escaped}@localhost:{self.port}/{DATABASE}?sslmode=disable"
-
-    def connect(self, user: str = USER, database: str = DATABASE) -> psycopg.Connection[Any]:
+    def connect(self, user: str, database: str) -> "psycopg.Connection[tuple[Any, ...]]":
         return psycopg.connect(
             host="127.0.0.1",
             port=self.port,
@@ -65,28 +58,14 @@ class SourceServer:
             autocommit=True,
         )
 
-    def ask(self, sql: str, user: str = USER, database: str = DATABASE) -> list[tuple[Any, ...]]:
-        with self.connect(user, database) as connection:
-            found = connection.execute(sql.encode())
-            return found.fetchall() if found.description else []
-
-    def run(self, *words: str, stdout: Any = None) -> subprocess.CompletedProcess[bytes]:
-        """A program of the server's, as who it runs as."""
-        program = str(self.source.binaries / words[0])
-        environment = {
-            "PATH": os.environ["PATH"],
-            "PGHOST": "127.0.0.1",
-            "PGPORT": str(self.port),
-            "PGUSER": USER,
-            "PGPASSWORD": PASSWORD,
-            "PGDATABASE": DATABASE,
-        }
-        return subprocess.run(
-            [program, *words[1:]], env=environment, check=True, stdout=stdout, capture_output=False
-        )
+    def new_database(self) -> "SourceDatabase":
+        name = f"shop_{secrets.token_hex(4)}"
+        with self.connect("super", "postgres") as connection:
+            connection.execute(f"CREATE DATABASE {name} OWNER {USER}".encode())
+        return SourceDatabase(self, name)
 
     def start(self) -> None:
-        words = [*("-D", str(self.data), "-p", str(self.port), "-k", str(self.folder))]
+        words = [*("-D", str(self.folder / "data"), "-p", str(self.port), "-k", str(self.folder))]
         for each in (*SETTINGS, *self.settings):
             words += ["-c", each]
         with (self.folder / "log").open("ab") as log:
@@ -106,15 +85,53 @@ class SourceServer:
                 time.sleep(0.02)
 
     def kill(self) -> None:
-        """At once, as with the machine."""
+        """Every session ends where it is."""
         assert self.process is not None
-        self.process.kill()
+        self.process.send_signal(signal.SIGQUIT)
         self.process.wait()
 
-    def left(self) -> dict[str, int]:
-        """What a migration leaves behind if it does not clean up."""
-        slots = self.ask("SELECT count(*) FROM pg_replication_slots")[0][0]
-        return {"slots": slots, "publications": self.ask("SELECT count(*) FROM pg_publication")[0][0]}
+
+@dataclass
+class SourceDatabase:
+    """One of the server's, for one test."""
+
+    server: SourceServer
+    name: str
+
+    @property
+    def ca_pem(self) -> str:
+        return self.server.ca_pem
+
+    @property
+    def uri(self) -> str:
+        """As it stands there, `sslmode` would turn TLS off: it has no effect."""
+        where = f"localhost:{self.server.port}/{self.name}"
+        return f"postgresql://{USER}:{quote(PASSWORD, safe='')}@{where}?sslmode=disable"
+
+    def ask(self, sql: str, user: str = USER) -> list[tuple[Any, ...]]:
+        with self.server.connect(user, self.name) as connection:
+            found = connection.execute(sql.encode())
+            return found.fetchall() if found.description else []
+
+    def dump(self, *words: str, program: str | None = None) -> bytes:
+        """By the server's own pg_dump, or another."""
+        program = program or str(self.server.source.binaries / "pg_dump")
+        environment = {
+            "PATH": os.environ["PATH"],
+            "PGHOST": "127.0.0.1",
+            "PGPORT": str(self.server.port),
+            "PGUSER": USER,
+            "PGPASSWORD": PASSWORD,
+            "PGDATABASE": self.name,
+        }
+        command = [program, *words]
+        return subprocess.run(command, env=environment, check=True, capture_output=True).stdout
+
+    def left(self) -> list[str]:
+        """What a migration left behind."""
+        slots = "SELECT slot_name FROM pg_replication_slots WHERE database = current_database()"
+        publications = "SELECT pubname FROM pg_publication"
+        return [str(name) for query in (slots, publications) for (name,) in self.ask(query)]
 
 
 def _as_nobody() -> list[str]:
@@ -126,7 +143,7 @@ def _as_nobody() -> list[str]:
 
 @contextlib.contextmanager
 def running(folder: Path, major: str, *settings: str) -> Iterator[SourceServer]:
-    """With a superuser `super`, and `owner`, who owns the database `shop`."""
+    """With a superuser `super`, and `owner`, who owns databases. Nobody is let in without TLS."""
     source = sources.best(sources.find())[major]
     folder.mkdir(parents=True)
     for path in (folder, *folder.parents):
@@ -149,15 +166,14 @@ def running(folder: Path, major: str, *settings: str) -> Iterator[SourceServer]:
         shutil.copy2(folder / name, folder / "data" / name)
         if not os.geteuid():
             shutil.chown(folder / "data" / name, "nobody")
-    with (folder / "data" / "pg_hba.conf").open("a") as access:
-        access.write("host replication all 127.0.0.1/32 scram-sha-256\n")
+    access = "hostssl all all 127.0.0.1/32 scram-sha-256\nlocal all all reject\n"
+    (folder / "data" / "pg_hba.conf").write_text(access)
     made = SourceServer(folder, source, _free_port(), ca_pem, settings)
     try:
         made.start()
         with made.connect("super", "postgres") as connection:
             named = PASSWORD.replace("'", "''")
             connection.execute(f"CREATE ROLE {USER} LOGIN REPLICATION PASSWORD '{named}'".encode())
-            connection.execute(f"CREATE DATABASE {DATABASE} OWNER {USER}".encode())
         yield made
     finally:
         made.kill()
