@@ -44,9 +44,9 @@ from cell.instances.supervisor import Supervisor
 from cell.instances.uids import Uids
 from cell.instances.verification import Verifier
 from cell.layout import Layout, write_atomically
+from cell.migrations.commands import Migrations
 from cell.migrations.record import MigrationRecords
 from cell.migrations.runs import MigrationRuns
-from cell.migrations.service import Migrations
 from cell.migrations.sources import SentSources
 from cell.runtime import log_files, machine, owners
 from cell.runtime.host import Host
@@ -109,9 +109,7 @@ class Cell:
         self.verifier = Verifier(*(settings, self.layout, self.host, pools, given, self.repository))
         self.backups = InstanceBackups(settings, self.supervisor, self.repository, self.verifier)
         self.restores = Restores(settings, self.supervisor, self.repository, self.backups)
-        records = MigrationRecords(self.database, Sealer(key, "cell migrations v1"))
-        runs = MigrationRuns(settings, self.supervisor, records)
-        self.migrations = Migrations(settings, self.supervisor, records, runs)
+        self.migrations = self._make_migrations(Sealer(key, "cell migrations v1"))
         self.sources = SentSources(self.tokens, self.lifecycle, self.migrations)
         self.queues = QueueDatabases(self.lifecycle, self.supervisor, self.host)
         self.console = ConsoleService(
@@ -121,6 +119,11 @@ class Cell:
         self.lasting_access = LastingAccess({"console": self.console, "logs": logs})
         self._chores: list[asyncio.Task[None]] = []
         self._certificates = self._ensure_certificates()
+
+    def _make_migrations(self, sealer: Sealer) -> Migrations:
+        records = MigrationRecords(self.database, sealer)
+        runs = MigrationRuns(self.settings, self.supervisor, records)
+        return Migrations(self.supervisor, records, runs)
 
     def _open_repository(self, key: bytes) -> Repository:
         home, settings = self.layout.home, self.settings

@@ -33,6 +33,7 @@ def run_cell(settings: Settings) -> None:
             backup_store_url=settings.backup_store,
             backup_recovery_recipient=settings.backup_recovery_recipient,
             backup_verify_bytes_max=settings.backup_verify_bytes_max,
+            migration_networks=settings.migration_networks,
         )
     )
 

@@ -24,8 +24,8 @@ async def cancel(cell: Cell, instance_id: str, migration_id: str) -> Body:
 
 async def cutover(cell: Cell, instance_id: str, migration_id: str, body: Body) -> Body:
     instance = cell.lifecycle.find(instance_id)
-    way_back_s = body["keep_way_back_s"]
-    return cell.migrations.cut_over(instance, migration_id, way_back_s).observation()
+    keep_s = body["keep_way_back_s"]
+    return cell.migrations.cut_over(instance, migration_id, keep_s).observation()
 
 
 async def get_source(cell: Cell, token: str) -> Body:

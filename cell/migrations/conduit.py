@@ -28,6 +28,7 @@ CONNECTIONS_MAX = 16
 SSL_REQUEST = struct.pack("!II", 8, 80877103)
 # Of a message: its kind, and its length with this number.
 HEADER = struct.Struct("!cI")
+LENGTH_BYTES = 4
 SASL = struct.pack("!I", 10)
 BEFORE_LOGIN = (b"N", b"v")
 GREETINGS = (*BEFORE_LOGIN, b"R", b"E")
@@ -149,16 +150,16 @@ async def greeting(far: asyncio.StreamReader) -> bytes:
         try:
             head = await far.readexactly(HEADER.size)
             kind, size = HEADER.unpack(head)
-            if kind not in GREETINGS or not 4 <= size <= GREETING_BYTES_MAX:
+            if kind not in GREETINGS or not LENGTH_BYTES <= size <= GREETING_BYTES_MAX:
                 raise SourceUnreachableError("what answers at the source is no PostgreSQL")
-            content = await far.readexactly(size - 4)
+            content = await far.readexactly(size - LENGTH_BYTES)
         except asyncio.IncompleteReadError as error:
             return heard + error.partial
         if kind == b"R" and content[:4] == SASL:
             names = [each for each in content[4:].split(b"\0") if each]
             kept = b"".join(each + b"\0" for each in names if not each.endswith(b"-PLUS"))
             content = SASL + kept + b"\0"
-            head = HEADER.pack(kind, len(content) + 4)
+            head = HEADER.pack(kind, len(content) + LENGTH_BYTES)
         heard += head + content
         if kind not in BEFORE_LOGIN or len(heard) > GREETING_BYTES_MAX:
             return heard

@@ -14,7 +14,7 @@ ORDER = {"blocking": 0, "warning": 1, "info": 2}
 
 
 @dataclass(frozen=True)
-class Finding:
+class PreflightFinding:
     severity: Severity
     code: str
     message: str
@@ -36,10 +36,10 @@ class PreflightReport:
     engine: str | None
     version: str | None
     size_bytes: int | None
-    findings: tuple[Finding, ...]
+    findings: tuple[PreflightFinding, ...]
 
     @property
-    def blocking(self) -> list[Finding]:
+    def blocking(self) -> list[PreflightFinding]:
         return [each for each in self.findings if each.severity == "blocking"]
 
     def told(self) -> dict[str, Any]:

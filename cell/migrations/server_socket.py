@@ -7,7 +7,6 @@ follows no link.
 import asyncio
 import contextlib
 import os
-import socket
 
 from cell.layout import Site
 from cell.migrations.conduit import CHUNK_BYTES, SOCKET, Conduit
@@ -43,25 +42,22 @@ class ServerSocket:
         if found is not None and (found.st_dev, found.st_ino) == self._made:
             return
         await self.end()
-        owner = self._host.owner(self._site)
         # The cell's own until all is there, and never the engine's to change.
-        engine_files.make_folder(self._place)
-        listening = socket.socket(socket.AF_UNIX)
-        listening.setblocking(False)
+        await asyncio.to_thread(engine_files.make_folder, self._place)
+        owner = self._host.owner(self._site)
         with engine_files.held(self._place) as folder:
-            listening.bind(f"/proc/self/fd/{folder}/{SOCKET}")
+            # Nobody else can put a link there.
+            self._server = await asyncio.start_unix_server(
+                self._conduit.serve, f"/proc/self/fd/{folder}/{SOCKET}", limit=CHUNK_BYTES
+            )
             os.chmod(SOCKET, 0o600, dir_fd=folder)
             self._write_passwords(folder, owner)
             if owner is not None:
-                for name in (SOCKET, PASSWORDS):
-                    os.chown(name, owner, owner, dir_fd=folder, follow_symlinks=False)
+                os.chown(SOCKET, owner, owner, dir_fd=folder, follow_symlinks=False)
                 os.fchown(folder, 0, owner)
                 os.fchmod(folder, 0o750)
             made = os.stat(SOCKET, dir_fd=folder, follow_symlinks=False)
         self._made = (made.st_dev, made.st_ino)
-        self._server = await asyncio.start_unix_server(
-            self._conduit.serve, sock=listening, limit=CHUNK_BYTES
-        )
 
     async def end(self) -> None:
         if self._server is not None:

@@ -5,8 +5,8 @@ import time
 from cell.access.tokens import Claims, Tokens
 from cell.instances.hosted import HostedInstance
 from cell.instances.lifecycle import Lifecycle
+from cell.migrations.commands import Migrations
 from cell.migrations.record import Migration
-from cell.migrations.service import Migrations
 from specserver import Unavailable
 
 ACTION = "migration_source"

@@ -20,7 +20,7 @@ SPARE_BYTES = 256 * 2**20
 _RANGE = re.compile(r"bytes (\d{1,15})-(\d{1,15})/(\d{1,15})")
 
 
-class Part(NamedTuple):
+class FilePart(NamedTuple):
     begins_at: int
     total_bytes: int
 
@@ -30,20 +30,20 @@ def folder(instance: HostedInstance) -> Path:
     return instance.site.directory / FOLDER
 
 
-def part_of(content_range: str | None, size_bytes: int) -> Part:
+def part_of(content_range: str | None, size_bytes: int) -> FilePart:
     """What a request says that it brings. Raises Invalid."""
     if content_range is None:
-        return Part(0, size_bytes)
+        return FilePart(0, size_bytes)
     found = _RANGE.fullmatch(content_range)
     if found is None:
         raise Invalid("Content-Range: must be like bytes 0-8388607/20000000")
     first, last, total = map(int, found.groups())
     if last < first or last >= total or last - first + 1 != size_bytes:
         raise Invalid("Content-Range: does not fit the length of the body")
-    return Part(first, total)
+    return FilePart(first, total)
 
 
-def check(migration: Migration, part: Part, bytes_max: int) -> None:
+def check(migration: Migration, part: FilePart, bytes_max: int) -> None:
     """Raises a problem where the part is not the next one, or there is no room for the file."""
     if part.total_bytes > bytes_max:
         raise Problem(

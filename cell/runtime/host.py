@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from cell.layout import ClosedError, Layout, Site
 from cell.runtime import cgroups, tools
+from cell.runtime.cgroups import TOOLS
 from cell.runtime.confinement import (
     NOBODY,
     ConfinedCommand,
@@ -52,8 +53,7 @@ from cell.specification import Size
 
 log = structlog.get_logger("cell.host")
 
-# The kernel may need a while for the memory of a large one.
-END_FOR_S = 10.0
+END_FOR_S = 10.0  # The kernel may need a while for the memory of a large one.
 PIDS_MAX = 512
 # Engines that have a process or a thread for each connection need some besides, also for work
 # that belongs to none: MariaDB's events, PostgreSQL's workers.
@@ -192,11 +192,10 @@ class Host:
     ) -> Iterator[ConfinedCommand]:
         """A tool that sees `mounts` and no folder of the site's, in a group of the size beside."""
         self._refuse_root(site)
-        group = f"{site.instance_id}-tools"
-        groups = self._groups.make(group, size.memory_bytes, PIDS_MAX)
-        self._groups.set_cpu(group, size.vcpu)
+        groups = self._groups.make(site.instance_id + TOOLS, size.memory_bytes, PIDS_MAX)
+        self._groups.set_cpu(site.instance_id + TOOLS, size.vcpu)
         with self._sandbox.filter() as filter_fd, Path(os.devnull).open("wb") as nowhere:
-            kept = [each for each in (nowhere.fileno(), filter_fd) if each >= 0]
+            kept = [nowhere.fileno(), *([filter_fd] if filter_fd >= 0 else [])]
             words = self._sandbox.command(site.uid, mounts, argv, kept[0], filter_fd)
             yield ConfinedCommand(words, self._environment(site, said), kept, groups)
 
@@ -269,7 +268,6 @@ class Host:
             time.sleep(0.005)
         site.process.unlink(missing_ok=True)
         self._groups.remove(site.instance_id)
-        self._groups.remove(f"{site.instance_id}-tools")
         self.headroom.forget(site.instance_id)
         self._place(site.instance_id, None)
 

@@ -20,7 +20,7 @@ TOLD = {
     "cell/instances/pools.py": (
         *("engines starting", "engines that take longer to start", "snapshots being made"),
         "all of these that are under way",
-        *("statements in the SQL console", "logs being followed"),
+        *("statements in the SQL console", "logs being followed", "migrations that copy"),
     ),
     "cell/instances/queues.py": ("requests to the queues of an instance",),
     "gateway/client_certificates.py": ("verifying certificates of clients",),

@@ -22,7 +22,6 @@ CUSTOM = b"PGDMP"
 TAR_MAGIC, TAR_MAGIC_AT = b"ustar", 257
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 TOC = "toc.dat"
-TOC_BYTES_MAX = 64 * 2**20
 LISTING_BYTES_MAX = 64 * 2**20
 MEMBERS_MAX = 200_000
 LIST_FILE = "list"
@@ -46,7 +45,7 @@ _VERSION = re.compile(r"^;\s+Dumped from database version: (\d+)(\S*)", re.MULTI
 
 
 @dataclass(frozen=True)
-class Entry:
+class TocEntry:
     """A line of a table of contents; `rest` has schema, name and owner with blanks between."""
 
     line: str
@@ -65,17 +64,17 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Contents:
+class DumpContents:
     """Of an archive. `version` is that of the server which it was made from."""
 
     version: str | None
-    entries: tuple[Entry, ...]
+    entries: tuple[TocEntry, ...]
 
     @property
     def major(self) -> int | None:
         return int(self.version.partition(".")[0]) if self.version else None
 
-    def of(self, kind: str) -> list[Entry]:
+    def of(self, kind: str) -> list[TocEntry]:
         return [each for each in self.entries if each.kind == kind]
 
     @property
@@ -151,15 +150,15 @@ def _write(path: Path, reading: IO[bytes]) -> None:
             file.write(block)
 
 
-async def contents(target: PostgresTarget, path: Path) -> Contents:
+async def contents(target: PostgresTarget, path: Path) -> DumpContents:
     """Raises MigrationError where pg_restore cannot read it."""
     words = [target.program("pg_restore"), "-l", seen(target, path)]
     said = await output(target, words, path, LISTING_BYTES_MAX)
     text = said.decode(errors="replace")
     matched = filter(None, map(_ENTRY.match, text.splitlines()))
-    found = [Entry(each[0], each[2], each[3]) for each in matched]
+    found = [TocEntry(each[0], each[2], each[3]) for each in matched]
     version = _VERSION.search(text)
-    return Contents(version and "".join(version.groups()), tuple(found))
+    return DumpContents(version and "".join(version.groups()), tuple(found))
 
 
 async def output(target: PostgresTarget, words: list[str], path: Path, bytes_max: int) -> bytes:
@@ -195,7 +194,7 @@ async def restore(
     words: list[str],
     *,
     jobs: int,
-    listed: Contents | None = None,
+    listed: DumpContents | None = None,
     left_out: frozenset[str] = frozenset(),
 ) -> None:
     """Into the new database, until the first error. Raises MigrationError with it."""

@@ -22,6 +22,7 @@ from cell.migrations.report import PreflightReport
 from cell.migrations.source_uri import SourceUri
 from cell.migrations.work import MigrationWork
 from cell.runtime.host import Host
+from cell.runtime.own_threads import in_own_thread
 
 JOBS_MIN, JOBS_MAX = 2, 4
 PROGRESS_EVERY_S = 1.0
@@ -133,7 +134,8 @@ class ConnectionMigration(PostgresMigration):
     async def preflight(self) -> PreflightReport:
         async with self.source() as made, made.session() as asked:
             facts = await preflight.gather(asked, self.target)
-        return preflight.report(facts, self.target, syncs=self.record.mode == "copy_and_sync")
+        syncs = self.record.mode == "copy_and_sync"
+        return await in_own_thread(partial(preflight.report, facts, self.target, syncs=syncs))
 
     async def copy(self) -> None:
         await self.create()

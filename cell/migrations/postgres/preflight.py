@@ -8,7 +8,7 @@ from cell.engines.postgres import extensions
 from cell.migrations.postgres.psql import PsqlSession
 from cell.migrations.postgres.tables import USERS, Sequence, SourceTable, sequences, tables
 from cell.migrations.postgres.target import PostgresTarget
-from cell.migrations.report import Finding, PreflightReport
+from cell.migrations.report import PreflightFinding, PreflightReport
 
 SYNC_SINCE = 16
 """Before, the server applies changes as its superuser, and so runs the owner's triggers as it."""
@@ -50,8 +50,9 @@ SELECT to_json(n.nspname || '.' || p.proname) FROM pg_catalog.pg_proc p
 JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
 JOIN pg_catalog.pg_language l ON l.oid = p.prolang
 WHERE n.nspname <> 'information_schema' AND n.nspname !~ '^pg_'
-AND NOT l.lanpltrusted AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend d
-    WHERE d.classid = 'pg_catalog.pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e')
+AND NOT l.lanpltrusted AND p.prokind <> 'a' AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend d
+    WHERE d.classid = 'pg_catalog.pg_proc'::regclass AND d.objid = p.oid
+    AND d.deptype IN ('e', 'i'))
 ORDER BY 1::text LIMIT 20
 """
 EVENT_TRIGGERS = """
@@ -127,9 +128,9 @@ def report(facts: SourceFacts, target: PostgresTarget, *, syncs: bool) -> Prefli
     return PreflightReport("postgres", str(asked["version"]), int(asked["bytes"]), tuple(found))
 
 
-def of_objects(objects: list[str]) -> Iterator[Finding]:
+def of_objects(objects: list[str]) -> Iterator[PreflightFinding]:
     if objects:
-        yield Finding(
+        yield PreflightFinding(
             "blocking",
             "target_not_empty",
             f"the database of the instance has objects already, such as {', '.join(objects)}",
@@ -137,17 +138,17 @@ def of_objects(objects: list[str]) -> Iterator[Finding]:
         )
 
 
-def of_size(size_bytes: int, target: PostgresTarget) -> Iterator[Finding]:
+def of_size(size_bytes: int, target: PostgresTarget) -> Iterator[PreflightFinding]:
     room_bytes = target.instance.record.spec.size.storage_bytes
     if size_bytes > room_bytes:
-        yield Finding(
+        yield PreflightFinding(
             "blocking",
             "too_large",
             f"the source has {size_bytes} bytes, and the storage of the instance is {room_bytes}",
             "choose more storage or a larger size (resize)",
         )
     elif size_bytes > NEARLY_FULL * room_bytes:
-        yield Finding(
+        yield PreflightFinding(
             "warning",
             "nearly_full",
             f"the source has {size_bytes} bytes, and the storage of the instance is {room_bytes}",
@@ -155,9 +156,9 @@ def of_size(size_bytes: int, target: PostgresTarget) -> Iterator[Finding]:
         )
 
 
-def of_version(major: int, target: PostgresTarget) -> Iterator[Finding]:
+def of_version(major: int, target: PostgresTarget) -> Iterator[PreflightFinding]:
     if major > target.major:
-        yield Finding(
+        yield PreflightFinding(
             "blocking",
             "newer_version",
             f"the source is PostgreSQL {major}, and the instance is PostgreSQL {target.major}",
@@ -165,19 +166,19 @@ def of_version(major: int, target: PostgresTarget) -> Iterator[Finding]:
         )
 
 
-def _of_target(facts: SourceFacts, target: PostgresTarget) -> Iterator[Finding]:
+def _of_target(facts: SourceFacts, target: PostgresTarget) -> Iterator[PreflightFinding]:
     yield from of_objects(facts.objects)
     yield from of_size(int(facts.asked["bytes"]), target)
     yield from of_version(facts.major, target)
     if facts.major < OLDEST:
-        yield Finding(
+        yield PreflightFinding(
             "blocking",
             "older_version",
             f"the source is PostgreSQL {facts.asked['version']}, which is older than {OLDEST}",
             f"upgrade the source to PostgreSQL {OLDEST} or newer first",
         )
     elif facts.major < DIGEST_SINCE:
-        yield Finding(
+        yield PreflightFinding(
             "warning",
             "counts_only",
             "PostgreSQL 10 cannot compute digests, so only counts of rows are compared",
@@ -186,13 +187,13 @@ def _of_target(facts: SourceFacts, target: PostgresTarget) -> Iterator[Finding]:
 
 def of_extensions(
     names: list[tuple[str, bool]], target: PostgresTarget, otherwise: str = UNUSED
-) -> Iterator[Finding]:
+) -> Iterator[PreflightFinding]:
     """Each with whether something is known to depend on it; `otherwise` is said of the others."""
     creatable = set(extensions.creatable(target.installation.source))
     for name, is_used in names:
         if name in creatable:
             continue
-        yield Finding(
+        yield PreflightFinding(
             "blocking" if is_used else "warning",
             "missing_extension",
             f"the instance has no extension {name}{'' if is_used else otherwise}",
@@ -201,27 +202,29 @@ def of_extensions(
         )
 
 
-def _of_source(facts: SourceFacts, target: PostgresTarget) -> Iterator[Finding]:
+def _of_source(facts: SourceFacts, target: PostgresTarget) -> Iterator[PreflightFinding]:
     asked, named = facts.asked, facts.named
     used = [(str(each["name"]), bool(each["used"])) for each in facts.extensions]
     yield from of_extensions(used, target)
     if asked["encoding"] not in ("UTF8", "SQL_ASCII"):
-        yield Finding("info", "encoding", f"texts are converted from {asked['encoding']} to UTF8")
+        yield PreflightFinding(
+            "info", "encoding", f"texts are converted from {asked['encoding']} to UTF8"
+        )
     elif asked["encoding"] == "SQL_ASCII":
-        yield Finding(
+        yield PreflightFinding(
             "warning",
             "encoding",
             "the source has no encoding (SQL_ASCII); texts that are not UTF-8 end the migration",
             "convert the texts at the source to UTF-8 first",
         )
-    yield Finding(
+    yield PreflightFinding(
         "info",
         "collation",
         f"the default order of texts is {asked['collation']} at the source and C.UTF-8 in the "
         "instance; columns with a collation of their own keep it",
     )
     for name in named["functions"][:NAMES_SHOWN]:
-        yield Finding(
+        yield PreflightFinding(
             "blocking",
             "untrusted_function",
             "only a superuser can create a function in its language",
@@ -229,9 +232,11 @@ def _of_source(facts: SourceFacts, target: PostgresTarget) -> Iterator[Finding]:
             name,
         )
     for name in named["event_triggers"]:
-        yield Finding("warning", "event_trigger", "event triggers are left out", None, name)
+        yield PreflightFinding(
+            "warning", "event_trigger", "event triggers are left out", None, name
+        )
     for name in named["foreign_tables"]:
-        yield Finding(
+        yield PreflightFinding(
             "blocking",
             "foreign_table",
             "foreign tables need the network, which instances do not have",
@@ -239,7 +244,7 @@ def _of_source(facts: SourceFacts, target: PostgresTarget) -> Iterator[Finding]:
             name,
         )
     for name in sorted(set(named["policy_roles"]) - facts.roles):
-        yield Finding(
+        yield PreflightFinding(
             "blocking",
             "missing_role",
             f"policies name the role {name}, which the instance does not have",
@@ -248,61 +253,61 @@ def _of_source(facts: SourceFacts, target: PostgresTarget) -> Iterator[Finding]:
         )
 
 
-def _of_tables(facts: SourceFacts) -> Iterator[Finding]:
+def _of_tables(facts: SourceFacts) -> Iterator[PreflightFinding]:
     if facts.counted["owners"] > 1:
-        yield Finding(
+        yield PreflightFinding(
             "info",
             "owners",
             f"the objects have {facts.counted['owners']} owners; in the instance all are the "
             "owner's (app)",
         )
     if facts.counted["grants"]:
-        yield Finding(
+        yield PreflightFinding(
             "info",
             "grants",
             f"rights that were granted on {facts.counted['grants']} objects are not migrated",
             "grant them again in the instance",
         )
     if count := int(facts.asked["large_objects"]):
-        yield Finding("info", "large_objects", f"the source has {count} large objects")
+        yield PreflightFinding("info", "large_objects", f"the source has {count} large objects")
 
 
-def _of_sync(facts: SourceFacts, target: PostgresTarget) -> Iterator[Finding]:
+def _of_sync(facts: SourceFacts, target: PostgresTarget) -> Iterator[PreflightFinding]:
     asked = facts.asked
     if target.major < SYNC_SINCE:
-        yield Finding(
+        yield PreflightFinding(
             "blocking",
             "sync_not_supported",
             f"copy_and_sync needs an instance of PostgreSQL {SYNC_SINCE} or newer",
             "use the mode copy, or migrate into a newer instance",
         )
     if asked["recovering"]:
-        yield Finding(
+        yield PreflightFinding(
             "blocking", "standby", "the source is a standby", "use the address of the primary"
         )
     if asked["wal_level"] != "logical":
-        yield Finding(
+        yield PreflightFinding(
             "blocking",
             "wal_level",
             f"the source has wal_level = {asked['wal_level']}, and logical replication needs more",
             "set wal_level = logical at the source and restart it, or use the mode copy",
         )
     if not asked["replicates"]:
-        yield Finding(
+        yield PreflightFinding(
             "blocking",
             "replication_right",
             "the user of the source does not have the right to replicate",
             "ALTER ROLE … REPLICATION at the source, or name another user",
         )
     if not asked["publishes"]:
-        yield Finding(
+        yield PreflightFinding(
             "blocking",
             "publication_right",
             "the user of the source cannot create publications in its database",
             "GRANT CREATE ON DATABASE … to it, or name another user",
         )
     if int(asked["large_objects"]):
-        yield Finding(
+        yield PreflightFinding(
             "blocking",
             "large_objects_not_synced",
             "logical replication does not carry large objects",
@@ -311,10 +316,10 @@ def _of_sync(facts: SourceFacts, target: PostgresTarget) -> Iterator[Finding]:
     yield from _of_synced_tables(facts)
 
 
-def _of_synced_tables(facts: SourceFacts) -> Iterator[Finding]:
+def _of_synced_tables(facts: SourceFacts) -> Iterator[PreflightFinding]:
     for table in facts.tables:
         if table.persistence == "u":
-            yield Finding(
+            yield PreflightFinding(
                 "warning",
                 "unlogged_tables",
                 "the table is unlogged, and its rows are copied at the cutover",
@@ -323,7 +328,7 @@ def _of_synced_tables(facts: SourceFacts) -> Iterator[Finding]:
             )
             continue
         if not table.has_key:
-            yield Finding(
+            yield PreflightFinding(
                 "blocking",
                 "tables_without_primary_key",
                 "the table has no primary key, so its rows could not be changed while it syncs",
@@ -331,7 +336,7 @@ def _of_synced_tables(facts: SourceFacts) -> Iterator[Finding]:
                 table.shown,
             )
         if not table.is_owned:
-            yield Finding(
+            yield PreflightFinding(
                 "blocking",
                 "not_owner",
                 "the user of the source does not own the table, so it cannot publish it",
@@ -339,12 +344,12 @@ def _of_synced_tables(facts: SourceFacts) -> Iterator[Finding]:
                 table.shown,
             )
     if facts.sequences:
-        yield Finding(
+        yield PreflightFinding(
             "info",
             "sequences",
             f"the values of {len(facts.sequences)} sequences are taken over at the cutover",
         )
-    yield Finding(
+    yield PreflightFinding(
         "info",
         "schema_changes",
         "changes of the schema are not carried while it syncs; the cutover finds them",

@@ -27,14 +27,16 @@ class QueryError(MigrationError):
 
 
 @dataclass(frozen=True)
-class Place:
+class DatabasePlace:
     """A database, as the tools of an instance reach it."""
 
     environment: dict[str, str] = field(repr=False)
     mounts: tuple[Mount, ...] = ()
 
 
-def place(folder: str, user: str, password: str, database: str, mounts: tuple[Mount, ...]) -> Place:
+def place(
+    folder: str, user: str, password: str, database: str, mounts: tuple[Mount, ...]
+) -> DatabasePlace:
     environment = {
         "PGHOST": folder,
         "PGPORT": "5432",
@@ -49,7 +51,7 @@ def place(folder: str, user: str, password: str, database: str, mounts: tuple[Mo
     }
     if password:
         environment["PGPASSWORD"] = password
-    return Place(environment, mounts)
+    return DatabasePlace(environment, mounts)
 
 
 class PsqlSession:
@@ -117,7 +119,7 @@ class PsqlSession:
 
 @contextlib.asynccontextmanager
 async def session(
-    toolbox: Toolbox, program: str, where: Place, words: Sequence[str] = ()
+    toolbox: Toolbox, program: str, where: DatabasePlace, words: Sequence[str] = ()
 ) -> AsyncIterator[PsqlSession]:
     """Ends with the block. Raises QueryError, also by whatever is asked, if nobody lets it in."""
     pipe = asyncio.subprocess.PIPE

@@ -10,7 +10,7 @@ from cell.migrations import conduit as conduits
 from cell.migrations.conduit import Conduit
 from cell.migrations.errors import MigrationError, SourceUnreachableError
 from cell.migrations.postgres import psql
-from cell.migrations.postgres.psql import Place, PsqlSession, QueryError
+from cell.migrations.postgres.psql import DatabasePlace, PsqlSession, QueryError
 from cell.migrations.postgres.tables import ALIKE
 from cell.migrations.postgres.target import PostgresTarget
 from cell.runtime.confined_tools import ToolError
@@ -32,7 +32,7 @@ class PostgresSource:
         self._psql = target.program("psql")
         self._place = psql.place(folder, uri.user, uri.password, uri.database, (mount,))
 
-    def place(self) -> Place:
+    def place(self) -> DatabasePlace:
         return self._place
 
     @contextlib.asynccontextmanager

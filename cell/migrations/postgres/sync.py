@@ -9,7 +9,7 @@ from typing import Any
 from cell.migrations.errors import MigrationError, NotCaughtUpError
 from cell.migrations.postgres import comparing, copying, syncing
 from cell.migrations.postgres.migration import ConnectionMigration
-from cell.migrations.postgres.names import identifier
+from cell.migrations.postgres.quoting import identifier
 from cell.migrations.postgres.source import REPEATABLE, PostgresSource
 from cell.migrations.postgres.tables import (
     SourceTable,
@@ -23,7 +23,6 @@ from cell.migrations.server_socket import ServerSocket
 
 LOOK_EVERY_S = 1.0
 CAUGHT_UP_WITHIN_S = 600.0
-STOPPED_WITHIN_S = 30.0
 COMPARISONS_MAX = 3
 NOT_CONNECTED = "the instance is not connected to the source; it tries again"
 SNAPSHOT = "SELECT to_json(pg_catalog.pg_export_snapshot())"

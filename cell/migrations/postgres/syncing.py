@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from cell.migrations.conduit import Conduit
-from cell.migrations.postgres.names import identifier, literal
 from cell.migrations.postgres.psql import PsqlSession, QueryError
+from cell.migrations.postgres.quoting import identifier, literal
 from cell.migrations.postgres.source import PostgresSource
 from cell.migrations.postgres.tables import SourceTable
 from cell.migrations.postgres.target import PostgresTarget
@@ -91,7 +91,7 @@ async def new_slot(source: PostgresSource, name: str) -> AsyncIterator[str]:
 
 
 async def subscribe(target: PostgresTarget, conduit: Conduit, name: str, folder: str) -> None:
-    """To a slot and a publication of that name, once it is enabled. The owner applies the changes."""
+    """To a slot and a publication of that name, once it is enabled; as the owner."""
     uri = conduit.source
     told = {
         "host": folder,

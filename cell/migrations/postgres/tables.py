@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from cell.migrations.postgres.names import identifier, literal, qualified, shown
 from cell.migrations.postgres.psql import PsqlSession
+from cell.migrations.postgres.quoting import identifier, literal, qualified, shown
 
 # What belongs to an extension comes with it, except for tables that it says are the owner's.
 USERS = """

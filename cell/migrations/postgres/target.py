@@ -9,7 +9,6 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
 import psycopg
-import structlog
 
 from cell.engines.driver import Login
 from cell.engines.postgres import connections, roles
@@ -19,15 +18,13 @@ from cell.engines.postgres.installation import Installation
 from cell.instances.hosted import HostedInstance
 from cell.migrations.errors import MigrationError
 from cell.migrations.postgres import psql
-from cell.migrations.postgres.names import identifier, literal
-from cell.migrations.postgres.psql import Place, PsqlSession, QueryError
+from cell.migrations.postgres.psql import DatabasePlace, PsqlSession, QueryError
+from cell.migrations.postgres.quoting import identifier, literal
 from cell.migrations.postgres.tables import ALIKE, tables
 from cell.runtime.confined_tools import Toolbox
 from cell.runtime.confinement import Mount
 from cell.runtime.engine_folders import INSIDE
 from cell.runtime.host import Host
-
-log = structlog.get_logger("cell.migrations")
 
 DATABASE = roles.DATABASE
 SWAPS_MAX = 12
@@ -115,7 +112,7 @@ class PostgresTarget:
     def program(self, name: str) -> str:
         return self.installation.program(name)
 
-    def place(self, database: str | None = None) -> Place:
+    def place(self, database: str | None = None) -> DatabasePlace:
         login = self.login
         given = (self._folder, login.username, login.password, database or self.database)
         return psql.place(*given, ())

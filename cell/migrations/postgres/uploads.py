@@ -7,10 +7,10 @@ from pathlib import Path
 from cell.migrations import spool
 from cell.migrations.errors import MigrationError
 from cell.migrations.postgres import dumps, plain, preflight
-from cell.migrations.postgres.dumps import LEFT_OUT, UNPACKED, Contents, Format
+from cell.migrations.postgres.dumps import LEFT_OUT, UNPACKED, DumpContents, Format
 from cell.migrations.postgres.row_counts import RowCounts
 from cell.migrations.postgres.target import PostgresTarget
-from cell.migrations.report import Finding, PreflightReport
+from cell.migrations.report import PreflightFinding, PreflightReport
 from cell.runtime import engine_files
 from cell.runtime.own_threads import in_own_thread
 
@@ -60,13 +60,13 @@ async def report(target: PostgresTarget, folder: Path, wanted: str | None) -> Pr
         if form == "postgres_plain":
             version = _version(_head(folder / spool.FILE))
             major = int(version.partition(".")[0]) if version else None
-            found = [Finding("info", "format", "the file is plain SQL of pg_dump")]
+            found = [PreflightFinding("info", "format", "the file is plain SQL of pg_dump")]
         else:
             listed = await dumps.contents(target, await archive(target, folder, form))
             version, major = listed.version, listed.major
-            found = list(_of_archive(target, listed, form))
+            found = await in_own_thread(list, _of_archive(target, listed, form))
     except MigrationError as error:
-        finding = Finding("blocking", "not_readable", str(error))
+        finding = PreflightFinding("blocking", "not_readable", str(error))
         return PreflightReport(None, None, size_bytes, (finding,))
     objects = await target.objects()
     found += [*preflight.of_objects(objects), *preflight.of_size(size_bytes, target)]
@@ -81,9 +81,9 @@ def _version(head: bytes) -> str | None:
     return None
 
 
-def _of_version(major: int | None, target: PostgresTarget) -> Iterator[Finding]:
+def _of_version(major: int | None, target: PostgresTarget) -> Iterator[PreflightFinding]:
     if major is not None and major > target.major:
-        yield Finding(
+        yield PreflightFinding(
             "warning",
             "newer_version",
             f"the file was made from PostgreSQL {major}, and the instance is PostgreSQL "
@@ -92,15 +92,19 @@ def _of_version(major: int | None, target: PostgresTarget) -> Iterator[Finding]:
         )
 
 
-def _of_archive(target: PostgresTarget, listed: Contents, form: Format) -> Iterator[Finding]:
+def _of_archive(
+    target: PostgresTarget, listed: DumpContents, form: Format
+) -> Iterator[PreflightFinding]:
     count = len(listed.of("TABLE DATA"))
     name = "custom" if form == "postgres_custom" else "directory"
-    yield Finding("info", "format", f"the file is in the {name} format, with {count} tables")
+    yield PreflightFinding(
+        "info", "format", f"the file is in the {name} format, with {count} tables"
+    )
     kinds = {LEFT_OUT[each.kind] for each in listed.entries if each.kind in LEFT_OUT}
     for kind in sorted(kinds):
-        yield Finding("info", kind, SAID[kind])
+        yield PreflightFinding("info", kind, SAID[kind])
     if any(each.kind == "FOREIGN TABLE" for each in listed.entries):
-        yield Finding(
+        yield PreflightFinding(
             "blocking",
             "foreign_table",
             "foreign tables need the network, which instances do not have",
@@ -109,7 +113,7 @@ def _of_archive(target: PostgresTarget, listed: Contents, form: Format) -> Itera
     yield from _extensions(target, listed)
 
 
-def _extensions(target: PostgresTarget, listed: Contents) -> Iterator[Finding]:
+def _extensions(target: PostgresTarget, listed: DumpContents) -> Iterator[PreflightFinding]:
     """Those that are left out of the restore."""
     names = [(each, False) for each in listed.extensions]
     yield from preflight.of_extensions(
@@ -128,7 +132,8 @@ async def restore(
         return rows
     path = await archive(target, folder, form)
     listed = await dumps.contents(target, path)
-    left_out = frozenset(str(each.object) for each in _extensions(target, listed))
+    found = await in_own_thread(list, _extensions(target, listed))
+    left_out = frozenset(str(each.object) for each in found)
     await dumps.restore(target, path, [], jobs=jobs, listed=listed, left_out=left_out)
     return await _rows(target, path)
 

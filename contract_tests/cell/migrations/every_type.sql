@@ -23,20 +23,20 @@ CREATE TABLE everything (
     a smallint, b bigint, c numeric, d numeric(12, 3), e real, f double precision,
     g text COLLATE german, i varchar(20), j char(7), k bytea, l boolean,
     m date, n time, o timetz, p timestamp, q timestamptz, r interval,
-    s uuid, t json, u jsonb, v xml, x inet, y cidr, z macaddr, aa macaddr8,
+    s uuid, t json, u jsonb, x inet, y cidr, z macaddr, aa macaddr8,
     ab point, ac line, ad lseg, ae box, af path, ag polygon, ah circle,
     ai bit(5), aj varbit, ak tsvector, al tsquery, am money, an oid, ao regclass,
     ap int4range, aq int8multirange, ar span, at mood, au mood[], av pair, aw positive,
     ax int[][], ay text[], az hstore, ba citext, bb "char", bc name, bd jsonpath,
     told_at date, "quoted ""name" text
 );
-INSERT INTO everything (a, b, c, d, e, f, g, i, j, k, l, m, n, o, p, q, r, s, t, u, v, x, y, z, aa,
+INSERT INTO everything (a, b, c, d, e, f, g, i, j, k, l, m, n, o, p, q, r, s, t, u, x, y, z, aa,
     ab, ac, ad, ae, af, ag, ah, ai, aj, ak, al, am, an, ao, ap, aq, ar, at, au, av, aw, ax, ay, az,
     ba, bb, bc, bd, "quoted ""name")
 VALUES (-32768, 9223372036854775807, 'NaN', 123456789.125, 'Infinity', 0.1, E'tab\t\\ \n ''ü', '\.',
     'x', '\x00ff5c', true, '4714-11-24 BC', '24:00', '12:00+05:30', 'infinity',
     '294276-12-31 23:59:59.999999+00', '-178000000 years 3 mons', gen_random_uuid(), '{"a": [1 ]}',
-    '{"b": null}', '<a>ü</a>', '::1', '10.0.0.0/8', '08:00:2b:01:02:03', '08:00:2b:01:02:03:04:05',
+    '{"b": null}', '::1', '10.0.0.0/8', '08:00:2b:01:02:03', '08:00:2b:01:02:03:04:05',
     '(1,2)', '{1,2,3}', '[(0,0),(1,1)]', '((0,0),(1,1))', '[(0,0),(1,1)]', '((0,0),(1,1),(2,0))',
     '<(1,2),3>', '10101', '1', 'a:1 b:2', 'a & b', '12.34', 4242, 'everything', '[1,5)',
     '{[1,2),[5,9)}', '[0.1,0.2]', 'ok', '{sad,happy}', '(1,"a,b")', 5, '{{1,2},{3,4}}',

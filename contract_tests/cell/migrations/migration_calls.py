@@ -1,10 +1,10 @@
 """What the tests of migrations ask of a cell, as the control plane and as a person."""
 
+from pathlib import Path
 from typing import Any
 
 import httpx
 import psycopg
-from pathlib import Path
 from ulid import ULID
 
 from contract_tests.cell.rig import Rig, until
@@ -28,7 +28,9 @@ def begin(
     return rig.act("PUT", path, {"source": source, "mode": mode, "dry_run": dry_run})
 
 
-def begun(rig: Rig, instance_id: str, source: dict[str, Any], mode: str = "copy", **more: Any) -> str:
+def begun(
+    rig: Rig, instance_id: str, source: dict[str, Any], mode: str = "copy", **more: Any
+) -> str:
     answer = begin(rig, instance_id, source, mode, **more)
     assert answer.status_code == 200, answer.text
     assert answer.json()["status"] == "awaiting_source"

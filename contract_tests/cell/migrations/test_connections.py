@@ -2,8 +2,8 @@
 
 import contextlib
 import socket
+import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,16 +15,14 @@ from contract_tests.cell.migrations.migration_calls import (
     CONNECTION,
     ask,
     begun,
-    client,
     connect,
-    observed,
     path_of,
     send,
     status_is,
     token,
 )
 from contract_tests.cell.migrations.source_server import PASSWORD, SourceDatabase
-from contract_tests.cell.rig import Rig, until
+from contract_tests.cell.rig import Rig
 
 # Every kind of object that an owner can make, and values at their limits.
 SCHEMA = Path(__file__).with_name("every_type.sql")
@@ -57,8 +55,6 @@ def refused(rig: Rig, instance_id: str, shop: SourceDatabase, **more: Any) -> di
 
 
 def schema_of(rig: Rig, instance_id: str, newest: Path) -> list[str]:
-    import subprocess
-
     route, credential = rig.route(instance_id), rig.reveal(instance_id)
     assert route is not None
     environment = {
@@ -130,9 +126,10 @@ def test_tls_is_verified_unless_it_is_said_otherwise(
     seen = refused(migrating, instance_id, shop, tls="off")
     assert "no encryption" in seen["reason"]
     wrong = shop.uri.replace("owner:", "owner:x")
-    assert "password authentication failed" in refused(
-        migrating, instance_id, shop, uri=wrong
-    )["reason"]
+    assert (
+        "password authentication failed"
+        in refused(migrating, instance_id, shop, uri=wrong)["reason"]
+    )
     migration_id = begun(migrating, instance_id, CONNECTION, dry_run=True)
     connect(migrating, instance_id, migration_id, shop, ca_pem=None, tls="require")
     assert status_is(migrating, instance_id, migration_id, "completed")["preflight"]
@@ -326,8 +323,6 @@ def test_a_copy_is_cancelled_at_any_point(
 
 
 def no_tools(rig: Rig, instance_id: str) -> bool:
-    import subprocess
-
     words = ["pgrep", "-f", f"bwrap.*{instance_id[5:].lower()}.*(psql|pg_dump|pg_restore)"]
     return bool(subprocess.run(words, capture_output=True, check=False).returncode)
 

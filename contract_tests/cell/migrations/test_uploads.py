@@ -1,6 +1,7 @@
 """Files of pg_dump that are sent and restored as the owner, or leave the instance as it was."""
 
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,9 +36,7 @@ def _empty_again(migrating: Rig, instance_id: str) -> Any:
     ask(migrating, instance_id, "CREATE DATABASE app", "postgres")
 
 
-def uploaded(
-    rig: Rig, instance_id: str, content: bytes, *ends: str, **more: Any
-) -> dict[str, Any]:
+def uploaded(rig: Rig, instance_id: str, content: bytes, *ends: str, **more: Any) -> dict[str, Any]:
     migration_id = begun(rig, instance_id, UPLOAD, **more)
     answer = send(rig, token(rig, instance_id, migration_id), content)
     assert answer.status_code == 200, answer.text
@@ -77,7 +76,8 @@ def test_a_file_of_each_format_is_restored_as_the_owner(
 def test_a_large_file_is_sent_in_parts_and_goes_on_where_it_ended(
     migrating: Rig, instance_id: str, shop: SourceDatabase
 ) -> None:
-    shop.ask("CREATE TABLE t AS SELECT n, repeat(md5(n::text), 20) v FROM generate_series(1, 15000) n")
+    rows = "SELECT n, repeat(md5(n::text), 20) v FROM generate_series(1, 15000) n"
+    shop.ask(f"CREATE TABLE t AS {rows}")
     content = shop.dump()
     assert len(content) > PART
     migration_id = begun(migrating, instance_id, UPLOAD)
@@ -181,10 +181,9 @@ def test_a_hostile_file_changes_nothing(
     unchanged(migrating, instance_id)
 
 
-def test_a_file_that_grows_beyond_the_storage_ends_there(
-    migrating: Rig, instance_id: str
-) -> None:
-    content = b"CREATE TABLE t AS SELECT repeat(md5(n::text), 30) FROM generate_series(1, 3000000) n;"
+def test_a_file_that_grows_beyond_the_storage_ends_there(migrating: Rig, instance_id: str) -> None:
+    rows = b"SELECT repeat(md5(n::text), 30) FROM generate_series(1, 3000000) n"
+    content = b"CREATE TABLE t AS " + rows + b";"
     seen = uploaded(migrating, instance_id, content, "failed")
     assert "storage" in seen["reason"] or "space" in seen["reason"], seen
     migrating.status_is(instance_id, "running")
@@ -196,7 +195,7 @@ def test_an_instance_with_objects_is_left_alone(
 ) -> None:
     ask(migrating, instance_id, "CREATE TABLE mine AS SELECT 1 AS n")
     seen = uploaded(migrating, instance_id, files["postgres_custom"], "failed")
-    assert [each["code"] for each in seen["preflight"]["findings"]][0] == "target_not_empty"
+    assert seen["preflight"]["findings"][0]["code"] == "target_not_empty"
     assert ask(migrating, instance_id, "SELECT n FROM mine") == [(1,)]
 
 
@@ -223,7 +222,7 @@ def test_only_what_the_tools_need_is_seen_by_them(
     while not pid:
         pid = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
         assert observed(migrating, instance_id, migration_id)["status"] != "failed"
-    words = open(f"/proc/{pid.split()[0]}/cmdline").read().split("\0")
+    words = Path(f"/proc/{pid.split()[0]}/cmdline").read_text().split("\0")
     assert not [each for each in words if each.endswith(("/data", "/conf"))]
     assert words[words.index("/instance/run") - 2] == "--ro-bind"
     migrating.act("DELETE", f"/v1/instances/{instance_id}/migrations/{migration_id}")

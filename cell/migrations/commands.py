@@ -13,7 +13,6 @@ from cell.migrations.record import Migration, MigrationRecords
 from cell.migrations.runs import MigrationRuns
 from cell.migrations.source_uri import SourceUri
 from cell.runtime.own_threads import in_own_thread
-from cell.settings import CellSettings
 from specserver import Conflict, NotFound
 
 log = structlog.get_logger("cell.migrations")
@@ -29,12 +28,10 @@ TAKEN = (
 class Migrations:
     def __init__(
         self,
-        settings: CellSettings,
         supervisor: Supervisor,
         records: MigrationRecords,
         runs: MigrationRuns,
     ) -> None:
-        self._settings = settings
         self._supervisor = supervisor
         self._records = records
         self._runs = runs
@@ -76,13 +73,13 @@ class Migrations:
         self._log("cell.migration_begun", made)
         return made
 
-    def cut_over(self, instance: HostedInstance, migration_id: str, way_back_s: int) -> Migration:
+    def cut_over(self, instance: HostedInstance, migration_id: str, keep_s: int) -> Migration:
         found = self.find(instance, migration_id)
         if found.status in ("cutting_over", "verifying", "completed") and "slot" in found.made:
             return found
         if found.status != "syncing":
             raise Conflict(f"cannot cut over a migration that is {found.status}")
-        if way_back_s:
+        if keep_s:
             raise Conflict("the cell keeps no way back from a cutover; ask for none (0)")
         self._runs.cut_over(found)
         return found
