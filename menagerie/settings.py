@@ -209,10 +209,7 @@ class Settings(BaseSettings):
         ge=0,
         description="data up to this size is restored to verify its backup; beyond, checksums",
     )
-    migration_networks: tuple[str, ...] = Field(
-        (),
-        description="private networks (CIDR) that sources of migrations may be in; empty: none",
-    )
+    migration_networks: tuple[str, ...] = Field((), description="private networks of migrations")
     rate_limits: bool = Field(default=True, description="enforce the published rate limits")
     rate_limit_storage: str = Field(
         "memory", description="where requests are counted: memory, database, or a redis:// URL"

@@ -133,7 +133,7 @@ class PostgresTarget:
             extensions = [str(each) for each in await asked.rows(EXTENSIONS)]
         new, former = literal(self.database), literal(DATABASE)
         async with self.session("postgres") as asked:
-            await asked.run(f"CREATE DATABASE {identifier(self.database)}")
+            await asked.run(*ALIKE, f"CREATE DATABASE {identifier(self.database)}")
             for query in (SETTINGS, GRANTS):
                 found = await asked.rows(query.format(new=new, former=former))
                 await asked.run(*map(str, found))

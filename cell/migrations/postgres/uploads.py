@@ -64,7 +64,7 @@ async def report(target: PostgresTarget, folder: Path, wanted: str | None) -> Pr
         else:
             listed = await dumps.contents(target, await archive(target, folder, form))
             version, major = listed.version, listed.major
-            found = await in_own_thread(list, _of_archive(target, listed, form))
+            found = await in_own_thread(lambda: list(_of_archive(target, listed, form)))
     except MigrationError as error:
         finding = PreflightFinding("blocking", "not_readable", str(error))
         return PreflightReport(None, None, size_bytes, (finding,))
@@ -132,7 +132,7 @@ async def restore(
         return rows
     path = await archive(target, folder, form)
     listed = await dumps.contents(target, path)
-    found = await in_own_thread(list, _extensions(target, listed))
+    found: list[PreflightFinding] = await in_own_thread(lambda: list(_extensions(target, listed)))
     left_out = frozenset(str(each.object) for each in found)
     await dumps.restore(target, path, [], jobs=jobs, listed=listed, left_out=left_out)
     return await _rows(target, path)

@@ -4,6 +4,7 @@ import io
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ def shop(source: SourceServer) -> SourceDatabase:
 
 @pytest.fixture(scope="session")
 def migrating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    settings = {"migration_networks": LOOPBACK, "migration_silence_s": 5.0}
+    settings: dict[str, Any] = {"migration_networks": LOOPBACK, "migration_silence_s": 5.0}
     with running(tmp_path_factory.mktemp("migrating") / "cell", **settings) as made:
         made.usual = {"engine": "postgres", "engine_version": TARGET}
         yield made

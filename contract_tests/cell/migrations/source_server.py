@@ -113,9 +113,9 @@ class SourceDatabase:
             found = connection.execute(sql.encode())
             return found.fetchall() if found.description else []
 
-    def dump(self, *words: str, program: str | None = None) -> bytes:
-        """By the server's own pg_dump, or another."""
-        program = program or str(self.server.source.binaries / "pg_dump")
+    def dump(self, *words: str) -> bytes:
+        """By the server's own pg_dump."""
+        program = str(self.server.source.binaries / "pg_dump")
         environment = {
             "PATH": os.environ["PATH"],
             "PGHOST": "127.0.0.1",

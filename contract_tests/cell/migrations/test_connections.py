@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from cell.engines.postgres import sources
+from contract_tests.by_day import one_in
+from contract_tests.cell.migrations.conftest import SOURCE
 from contract_tests.cell.migrations.migration_calls import (
     CONNECTION,
     ask,
@@ -54,7 +55,7 @@ def refused(rig: Rig, instance_id: str, shop: SourceDatabase, **more: Any) -> di
     return seen
 
 
-def schema_of(rig: Rig, instance_id: str, newest: Path) -> list[str]:
+def schema_of(rig: Rig, instance_id: str, binaries: Path) -> list[str]:
     route, credential = rig.route(instance_id), rig.reveal(instance_id)
     assert route is not None
     environment = {
@@ -63,8 +64,9 @@ def schema_of(rig: Rig, instance_id: str, newest: Path) -> list[str]:
         "PGPASSWORD": credential["password"],
         "PGDATABASE": "app",
     }
-    words = [str(newest / "pg_dump"), *PLAIN]
-    done = subprocess.run(words, env=environment, check=True, capture_output=True)
+    words = [str(binaries / "pg_dump"), *PLAIN]
+    done = subprocess.run(words, env=environment, check=False, capture_output=True)
+    assert done.returncode == 0, done.stderr
     return lines_of(done.stdout)
 
 
@@ -77,16 +79,15 @@ def lines_of(dump: bytes) -> list[str]:
     return [each for each in lines if not each.startswith(left_out)]
 
 
-def test_every_kind_of_object_comes_over_equal(
-    migrating: Rig, instance_id: str, shop: SourceDatabase
-) -> None:
+def test_every_kind_of_object_comes_over_equal(migrating: Rig, shop: SourceDatabase) -> None:
+    """Of the same version, so that one pg_dump reads both; the others go to a newer one."""
+    instance_id = migrating.make(engine_version=SOURCE)
     shop.ask(SCHEMA.read_text())
     migration_id = begun(migrating, instance_id, CONNECTION)
     connect(migrating, instance_id, migration_id, shop)
     seen = status_is(migrating, instance_id, migration_id, "completed")
-    newest = sources.best(sources.find())["18"].binaries
-    expected = lines_of(shop.dump(*PLAIN, program=str(newest / "pg_dump")))
-    assert schema_of(migrating, instance_id, newest) == expected
+    expected = lines_of(shop.dump(*PLAIN))
+    assert schema_of(migrating, instance_id, shop.server.source.binaries) == expected
     assert seen["verification"]["differences"] == []
     assert seen["verification"]["tables_compared"] == seen["progress"]["tables_total"]
     assert seen["verification"]["rows_compared"] == seen["progress"]["rows_done"] > 1000
@@ -99,6 +100,7 @@ def test_every_kind_of_object_comes_over_equal(
     assert not (migrating.home / "instances" / instance_id / "migration").exists()
 
 
+@pytest.mark.nightly
 def test_the_uri_is_sealed_and_gone_with_the_migration(
     migrating: Rig, instance_id: str, shop: SourceDatabase
 ) -> None:
@@ -198,7 +200,9 @@ def test_preflight_names_what_would_go_wrong(
     assert shop.left() == []
 
 
-@pytest.mark.parametrize("host", ["10.0.0.1", "[::ffff:10.0.0.1]", "0xa.1", "169.254.169.254"])
+@pytest.mark.parametrize(
+    "host", one_in(4, ["0xa.1", "[::ffff:10.0.0.1]", "10.0.0.1", "169.254.169.254"])
+)
 def test_addresses_within_are_not_connected_to(
     migrating: Rig, instance_id: str, shop: SourceDatabase, host: str
 ) -> None:
@@ -238,12 +242,16 @@ def says(text: bytes) -> Callable[[socket.socket], None]:
 
 @pytest.mark.parametrize(
     ("answer", "reason"),
-    [
-        (says(b"HTTP/1.0 400 Bad Request\r\n\r\n"), "no PostgreSQL"),
-        (says(b"R\x7f\xff\xff\xff"), "no PostgreSQL"),
-        (says(b"R\x00\x00\x00\x08\x00\x00\x00\x00Z\x7f\xff\xff\xff"), "message"),
-        (says(b""), "closed"),
-    ],
+    one_in(
+        2,
+        [
+            (says(b"HTTP/1.0 400 Bad Request\r\n\r\n"), "no PostgreSQL"),
+            (says(b"R\x7f\xff\xff\xff"), "no PostgreSQL"),
+            (says(b"R\x00\x00\x00\x08\x00\x00\x00\x00Z\x7f\xff\xff\xff"), "message"),
+            (says(b""), "closed"),
+        ],
+        several=True,
+    ),
 )
 def test_a_source_that_sends_garbage_ends_cleanly(
     migrating: Rig,
@@ -339,6 +347,7 @@ def test_nothing_is_waited_for_for_ever(
         assert "no row was copied for 5 s" in refused(migrating, instance_id, shop)["reason"]
 
 
+@pytest.mark.nightly
 def test_a_copy_goes_on_after_the_cell_was_killed(
     migrating: Rig, instance_id: str, shop: SourceDatabase
 ) -> None:

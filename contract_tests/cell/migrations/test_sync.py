@@ -135,6 +135,7 @@ def test_nothing_is_lost_that_a_writer_was_told_is_there(
     assert cut_over(migrating, instance_id, migration_id) in (200, 409)
 
 
+@pytest.mark.nightly
 def test_a_cutover_waits_for_the_end_of_writing(
     migrating: Rig, instance_id: str, shop: SourceDatabase
 ) -> None:
@@ -157,6 +158,7 @@ def test_a_cutover_waits_for_the_end_of_writing(
     assert shop.left() == []
 
 
+@pytest.mark.nightly
 def test_a_changed_schema_is_found_at_the_cutover(
     migrating: Rig, instance_id: str, shop: SourceDatabase
 ) -> None:
@@ -186,6 +188,7 @@ def test_a_cancelled_sync_leaves_nothing_on_either_side(
     unchanged(migrating, instance_id)
 
 
+@pytest.mark.nightly
 def test_a_deleted_instance_leaves_nothing_at_the_source(
     migrating: Rig, shop: SourceDatabase
 ) -> None:
