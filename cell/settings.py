@@ -69,8 +69,6 @@ class CellSettings:
     migration_silence_s: float = 600.0
     # How long it is tried to remove what a migration made at a source that does not answer.
     migration_leave_s: float = 60.0
-    # How long the source of a migration is waited for.
-    migration_source_within_s: float = 7 * 86_400.0
     # A connection that wakes an instance is held by the gateway for less than this.
     wake_timeout_s: float = 60.0
     tick_s: float = 1.0

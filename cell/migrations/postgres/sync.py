@@ -125,7 +125,7 @@ class SyncMigration(ConnectionMigration):
         await socket.ensure()
         await self._own()
         found = await self._unchanged_tables(there)
-        for attempt in range(COMPARISONS_MAX):
+        for _ in range(COMPARISONS_MAX):
             await self._catch_up(there)
             self.work.enter("verifying")
             await self._take_over(there, found)
@@ -134,8 +134,7 @@ class SyncMigration(ConnectionMigration):
             self.work.save()
             if not verification["differences"]:
                 break
-            if attempt + 1 < COMPARISONS_MAX:
-                self.work.enter("cutting_over")
+            self.work.enter("cutting_over")
         else:
             first = verification["differences"][0]["object"]
             raise NotCaughtUpError(
