@@ -75,7 +75,8 @@ class Migrations:
 
     def cut_over(self, instance: HostedInstance, migration_id: str, keep_s: int) -> Migration:
         found = self.find(instance, migration_id)
-        if found.status in ("cutting_over", "verifying", "completed") and "slot" in found.made:
+        syncs = found.mode == "copy_and_sync"
+        if syncs and found.status in ("cutting_over", "verifying", "completed"):
             return found
         if found.status != "syncing":
             raise Conflict(f"cannot cut over a migration that is {found.status}")
