@@ -1,6 +1,7 @@
 """Files of pg_dump that are sent and restored as the owner, or leave the instance as it was."""
 
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,21 @@ def test_a_url_is_of_one_migration_of_one_instance(
     status_is(migrating, instance_id, migration_id, "cancelled")
     assert send(migrating, right, files["postgres_custom"]).status_code == 409
     unchanged(migrating, instance_id)
+
+
+def test_of_two_that_send_at_once_nothing_is_mixed(
+    migrating: Rig, instance_id: str, files: dict[str, bytes]
+) -> None:
+    content = files["postgres_custom"]
+    migration_id = begun(migrating, instance_id, UPLOAD)
+    urls = [token(migrating, instance_id, migration_id) for _ in range(6)]
+    with ThreadPoolExecutor(len(urls)) as threads:
+        answers = list(threads.map(lambda url: send(migrating, url, content), urls))
+    statuses = sorted(each.status_code for each in answers)
+    assert statuses.count(200) == 1
+    assert set(statuses) <= {200, 409, 503}
+    seen = status_is(migrating, instance_id, migration_id, "completed")
+    assert seen["verification"]["rows_compared"] == 6000
 
 
 def test_what_an_engine_does_not_take_is_refused_at_once(migrating: Rig, instance_id: str) -> None:
