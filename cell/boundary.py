@@ -38,7 +38,11 @@ class CallerBoundary:
     async def __call__(self, exchange: Exchange) -> Reply:
         if "control" in _schemes(exchange):
             self._cell.signatures.check_body(exchange.request, exchange.body_bytes)
-        return await self._serve(exchange)
+        try:
+            return await self._serve(exchange)
+        finally:
+            if exchange.operation.id == SENDS_SOURCE:
+                self._cell.sources.arrived(exchange.path["token"])
 
 
 def make_boundary(cell: Cell) -> Boundary:

@@ -63,9 +63,9 @@ def _is_in(address: Address, among: Iterable[Network]) -> bool:
 async def resolve(host: str, port: int, excepted: tuple[str, ...]) -> str:
     """An address of the host that may be connected to. Raises SourceUnreachableError."""
     loop = asyncio.get_running_loop()
-    looking = loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     try:
-        found = await asyncio.wait_for(looking, RESOLVE_WITHIN_S)
+        async with asyncio.timeout(RESOLVE_WITHIN_S):
+            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, TimeoutError, UnicodeError) as error:
         raise SourceUnreachableError(f"the host {host} of the source cannot be resolved") from error
     addresses = [str(place[0]) for *_, place in found]

@@ -19,6 +19,7 @@ log = structlog.get_logger("cell.migrations")
 
 FORMATS = {"postgres": {"postgres_custom", "postgres_plain", "postgres_directory"}}
 """By engine that takes migrations: the files that it takes."""
+END_WITHIN_S = 15.0
 TAKEN = (
     "PostgreSQL takes dumps of pg_dump (custom format, plain SQL, a tar archive of the directory "
     "format) and running PostgreSQL servers"
@@ -98,9 +99,13 @@ class Migrations:
             if found.instance_id != instance.instance_id:
                 continue
             if not found.has_ended:
+                if forgets:
+                    # It goes with all that the instance has.
+                    found.made.pop("database", None)
                 await self._runs.cancel(instance, found, "the instance was deleted")
+                # What is in the instance can be removed only as long as its engine runs.
+                await self._runs.until_ended(found, END_WITHIN_S)
             if forgets:
-                await self._runs.until_ended(found)
                 del self._known[found.migration_id]
         if forgets:
             self._records.forget(instance.instance_id)

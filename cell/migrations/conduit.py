@@ -130,11 +130,10 @@ class Conduit:
                 await to_near.drain()
         finally:
             if not to_near.transport.is_closing():
-                with contextlib.suppress(OSError, TimeoutError):
-                    await asyncio.wait_for(to_near.drain(), CONNECT_WITHIN_S)
                 to_near.close()
                 with contextlib.suppress(OSError, TimeoutError):
-                    await asyncio.wait_for(to_near.wait_closed(), CONNECT_WITHIN_S)
+                    async with asyncio.timeout(CONNECT_WITHIN_S):
+                        await to_near.wait_closed()
             asked.cancel()
             await asyncio.gather(asked, return_exceptions=True)
 

@@ -80,10 +80,10 @@ class MigrationRuns:
         await self._stop(record)
         self._begin(instance, record, self._end(instance, record, "cancelled"))
 
-    async def until_ended(self, record: Migration) -> None:
-        run = self._runs.get(record.migration_id)
-        if run is not None:
-            await asyncio.gather(run.task, return_exceptions=True)
+    async def until_ended(self, record: Migration, within_s: float) -> None:
+        """Or for as long; it goes on then."""
+        if (run := self._runs.get(record.migration_id)) is not None:
+            await asyncio.wait({run.task}, timeout=within_s)
 
     async def _stop(self, record: Migration) -> None:
         run = self._runs.pop(record.migration_id, None)
@@ -192,7 +192,7 @@ class MigrationRuns:
 
     async def _leave(self, instance: HostedInstance, record: Migration) -> str | None:
         """Tries for a while; what remains is said."""
-        deadline = time.monotonic() + self._settings.migration_leave_s
+        began = time.monotonic()
         while record.made:
             try:
                 engine = await self._engine(instance, record)
@@ -204,7 +204,10 @@ class MigrationRuns:
                 why = "the instance is not running"
             except FAILURES as error:
                 why = for_owner(str(error))
-            if time.monotonic() > deadline or instance.record.desired == "erased":
+            # An engine that is starting again is waited for.
+            comes_back = instance.record.desired == "running" and not instance.usable
+            within_s = RUNNING_WITHIN_S if comes_back else self._settings.migration_leave_s
+            if time.monotonic() - began > within_s or instance.record.desired == "erased":
                 names = " and ".join(f"the {kind} {name}" for kind, name in record.made.items())
                 return f"{names} could not be removed: {why}" if names else None
             await asyncio.sleep(AGAIN_S)

@@ -1,5 +1,6 @@
 """What a migration is worked on with: its record, its instance, and how it is kept."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -16,6 +17,8 @@ class MigrationWork:
     save: Callable[[], None]
 
     def enter(self, status: Status) -> None:
-        """From now on it is in that state, also after a restart."""
+        """From now on it is in that state, also after a restart; unless it is to end."""
+        if self.record.ending is not None:
+            raise asyncio.CancelledError
         self.record.status, self.record.reason = status, None
         self.save()

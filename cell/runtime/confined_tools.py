@@ -105,7 +105,9 @@ class ConfinedTool:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.process.wait(), END_WITHIN_S)
+                # `wait_for` forgets that it was cancelled if both come at once.
+                async with asyncio.timeout(END_WITHIN_S):
+                    await self.process.wait()
         self._listening.cancel()
         await asyncio.gather(self._listening, return_exceptions=True)
 

@@ -1,6 +1,7 @@
 """A migration that goes on with the changes of its source until the cutover."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -74,10 +75,9 @@ class SyncMigration(ConnectionMigration):
             async with self.source() as there:
                 while not wants_cutover.is_set():
                     await self._look(there, socket)
-                    try:
-                        await asyncio.wait_for(wants_cutover.wait(), LOOK_EVERY_S)
-                    except TimeoutError:
-                        continue
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(LOOK_EVERY_S):
+                            await wants_cutover.wait()
                 await self._cut_over(there, socket)
         finally:
             await socket.end()

@@ -74,6 +74,12 @@ SELECT to_json(pg_catalog.pg_terminate_backend(pid)) FROM pg_catalog.pg_stat_act
 WHERE datname IN ({names}) AND pid <> pg_catalog.pg_backend_pid()
 AND pg_catalog.pg_has_role(usesysid, 'USAGE')
 """
+# Nobody can connect to a database whose removal was broken off; its subscriptions went before.
+SUBSCRIPTIONS = """
+SELECT to_json(subname) FROM pg_catalog.pg_subscription
+JOIN pg_catalog.pg_database d ON d.oid = subdbid
+WHERE d.datname = {name} AND d.datconnlimit <> -2
+"""
 
 
 class PostgresTarget:
@@ -210,13 +216,9 @@ class PostgresTarget:
 
     async def forget_subscriptions(self) -> None:
         """Without a word to the source: what is there is removed there."""
-        if not await self.has(self.database):
-            return
-        query = (
-            "SELECT subname FROM pg_catalog.pg_subscription WHERE subdbid ="
-            " (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())"
-        )
-        for (name,) in await self.as_server(query):
+        async with self.session("postgres") as asked:
+            names = await asked.rows(SUBSCRIPTIONS.format(name=literal(self.database)))
+        for name in names:
             named = identifier(str(name))
             await self.as_server(
                 f"ALTER SUBSCRIPTION {named} DISABLE",
