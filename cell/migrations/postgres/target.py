@@ -150,9 +150,7 @@ class PostgresTarget:
     async def drop(self) -> None:
         """With its subscription, whoever is connected to it."""
         await self.forget_subscriptions()
-        async with self.session("postgres") as asked:
-            drop = f"DROP DATABASE IF EXISTS {identifier(self.database)} WITH (FORCE)"
-            await asked.run(*ALIKE, drop)
+        await self._drop(self.database)
 
     async def swap(self) -> str | None:
         """The new database becomes the owner's, at once for everybody.
@@ -185,9 +183,21 @@ class PostgresTarget:
             return None
         if await self.objects(former):
             return former
-        async with self.session("postgres") as asked:
-            await asked.run(*ALIKE, f"DROP DATABASE {identifier(former)} WITH (FORCE)")
+        await self._drop(former)
         return None
+
+    async def _drop(self, database: str) -> None:
+        drop = f"DROP DATABASE IF EXISTS {identifier(database)} WITH (FORCE)"
+        for attempt in range(SWAPS_MAX):
+            try:
+                async with self.session("postgres") as asked:
+                    await asked.run(*ALIKE, drop)
+                break
+            except QueryError:
+                # The administrator, whom the owner cannot end, may be looking at it.
+                if attempt == SWAPS_MAX - 1:
+                    raise
+            await asyncio.sleep(SWAP_AGAIN_S)
 
     async def has(self, database: str) -> bool:
         async with self.session("postgres") as asked:

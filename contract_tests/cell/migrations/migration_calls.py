@@ -98,3 +98,17 @@ def ask(rig: Rig, instance_id: str, sql: str, database: str = "app") -> list[tup
     with client(rig, instance_id, database) as connection:
         found = connection.execute(sql.encode())
         return found.fetchall() if found.description else []
+
+
+def empty_again(rig: Rig, instance_id: str) -> None:
+    """As a new instance is; an administrator's session may be in the way for a moment."""
+
+    def dropped() -> bool:
+        try:
+            ask(rig, instance_id, "DROP DATABASE IF EXISTS app WITH (FORCE)", "postgres")
+        except psycopg.errors.InsufficientPrivilege:
+            return False
+        return True
+
+    until(dropped, "the database is dropped")
+    ask(rig, instance_id, "CREATE DATABASE app", "postgres")

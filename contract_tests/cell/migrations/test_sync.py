@@ -11,6 +11,7 @@ from contract_tests.cell.migrations.migration_calls import (
     ask,
     begun,
     connect,
+    empty_again,
     observed,
     path_of,
     status_is,
@@ -44,8 +45,7 @@ def instance_id(migrating: Rig) -> str:
 @pytest.fixture(autouse=True)
 def _empty_again(migrating: Rig, instance_id: str) -> Iterator[None]:
     yield
-    ask(migrating, instance_id, "DROP DATABASE IF EXISTS app WITH (FORCE)", "postgres")
-    ask(migrating, instance_id, "CREATE DATABASE app", "postgres")
+    empty_again(migrating, instance_id)
 
 
 class Writer(threading.Thread):

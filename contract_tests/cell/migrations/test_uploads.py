@@ -15,6 +15,7 @@ from contract_tests.cell.migrations.migration_calls import (
     ask,
     begin,
     begun,
+    empty_again,
     observed,
     send,
     status_is,
@@ -35,8 +36,7 @@ def instance_id(migrating: Rig) -> str:
 @pytest.fixture(autouse=True)
 def _empty_again(migrating: Rig, instance_id: str) -> Any:
     yield
-    ask(migrating, instance_id, "DROP DATABASE IF EXISTS app WITH (FORCE)", "postgres")
-    ask(migrating, instance_id, "CREATE DATABASE app", "postgres")
+    empty_again(migrating, instance_id)
 
 
 def uploaded(rig: Rig, instance_id: str, content: bytes, *ends: str, **more: Any) -> dict[str, Any]:
