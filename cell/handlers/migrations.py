@@ -1,44 +1,38 @@
-"""Operations of the tag Migrations: a place for them, which the cell's side fills."""
+"""Operations of the tag Migrations."""
 
-from typing import Any, NoReturn
+from typing import Any
 
 from cell.agent import Cell
-from specserver import NotFound, Unavailable
 
 Body = dict[str, Any]
 
 
-async def get(cell: Cell, instance_id: str, migration_id: str) -> NoReturn:
-    cell.lifecycle.find(instance_id)
-    raise NotFound(f"the cell has no migration {migration_id}")
+async def get(cell: Cell, instance_id: str, migration_id: str) -> Body:
+    instance = cell.lifecycle.find(instance_id)
+    return cell.migrations.find(instance, migration_id).observation()
 
 
-async def begin(cell: Cell, instance_id: str, migration_id: str, body: Body) -> NoReturn:  # noqa: ARG001
-    _refuse()
+async def begin(cell: Cell, instance_id: str, migration_id: str, body: Body) -> Body:
+    instance = cell.lifecycle.find(instance_id)
+    return cell.migrations.begin(instance, migration_id, body).observation()
 
 
-async def cancel(cell: Cell, instance_id: str, migration_id: str) -> NoReturn:
-    await get(cell, instance_id, migration_id)
+async def cancel(cell: Cell, instance_id: str, migration_id: str) -> Body:
+    instance = cell.lifecycle.find(instance_id)
+    return (await cell.migrations.cancel(instance, migration_id)).observation()
 
 
-async def cutover(cell: Cell, instance_id: str, migration_id: str, body: Body) -> NoReturn:  # noqa: ARG001
-    await get(cell, instance_id, migration_id)
+async def cutover(cell: Cell, instance_id: str, migration_id: str, body: Body) -> Body:
+    instance = cell.lifecycle.find(instance_id)
+    keep_s = body["keep_way_back_s"]
+    return cell.migrations.cut_over(instance, migration_id, keep_s).observation()
 
 
-async def get_source(cell: Cell, token: str) -> NoReturn:
-    cell.tokens.check(token, "migration_source")
-    _refuse()
+async def get_source(cell: Cell, token: str) -> Body:
+    return dict(cell.sources.received(token))
 
 
 async def send_source(
-    cell: Cell,
-    token: str,
-    body: Any,  # noqa: ARG001
-    content_range: str | None = None,  # noqa: ARG001
-) -> NoReturn:
-    cell.tokens.check(token, "migration_source")
-    _refuse()
-
-
-def _refuse() -> NoReturn:
-    raise Unavailable("this cell cannot run migrations yet")
+    cell: Cell, token: str, body: bytes | Body, content_range: str | None = None
+) -> Body:
+    return dict(await cell.sources.take(token, body, content_range))
