@@ -23,7 +23,7 @@ from cell.migrations.postgres.target import PostgresTarget
 from cell.migrations.record import Migration, MigrationRecords, Status
 from cell.migrations.report import PreflightReport, bounded
 from cell.migrations.work import MigrationWork
-from cell.runtime.confined_tools import ToolError
+from cell.runtime.confined_tools import ConfinedToolError
 from cell.runtime.own_threads import in_own_thread
 from cell.settings import CellSettings
 from specserver import Unavailable
@@ -35,7 +35,7 @@ LOOK_EVERY_S = 0.2
 RUNNING_WITHIN_S = 900.0
 AGAIN_S = 2.0
 FULL = "the storage of the instance was full; choose more storage or a larger size (resize)"
-FAILURES = (MigrationError, ToolError, EngineError, OSError, Unavailable)
+FAILURES = (MigrationError, ConfinedToolError, EngineError, OSError, Unavailable)
 Engine = UploadMigration | ConnectionMigration | SyncMigration
 
 
@@ -141,7 +141,7 @@ class MigrationRuns:
             engine.work.enter("copying")
         if "swap" not in record.made:
             if record.status == "copying" or not isinstance(engine, SyncMigration):
-                record.status = "copying"
+                engine.work.enter("copying")
                 async with self._place(instance):
                     await engine.copy()
             if isinstance(engine, SyncMigration):

@@ -25,7 +25,7 @@ _ENTER = (
 )
 
 
-class ToolError(Exception):
+class ConfinedToolError(Exception):
     """A tool did not do what it was started for; the text is the end of what it complained of."""
 
 
@@ -90,12 +90,12 @@ class ConfinedTool:
         return self.process.stdin
 
     async def ended(self) -> None:
-        """Raises ToolError unless it ended well."""
+        """Raises ConfinedToolError unless it ended well."""
         code = await self.process.wait()
         await self._listening
         if code:
             said = self.complaint.decode(errors="replace").strip()
-            raise ToolError(said or f"{self.name} ended with status {code}")
+            raise ConfinedToolError(said or f"{self.name} ended with status {code}")
 
     async def end(self) -> None:
         """At once, whatever it is doing."""

@@ -107,6 +107,7 @@ DOUBLED = {
     "Credential": "what a cell keeps, and what a client is told of it",
     "Database": "the one database of a program: the cell's, and the control plane's",
     "Document": "an OpenAPI document, as it is served and as a client reads it",
+    "Migration": "into an instance, as its cell runs it and as the control plane records it",
     "Operation": "of such a document; and of background work: the glossary has both",
     "SealError": "of a Sealer",
     "Sealer": "encrypts what is kept: a cell's, and the control plane's",

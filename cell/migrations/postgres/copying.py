@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cell.migrations.errors import MigrationError
-from cell.migrations.postgres import dumps, psql
+from cell.migrations.postgres import dump_files, psql
 from cell.migrations.postgres.source import REPEATABLE, PostgresSource
 from cell.migrations.postgres.tables import (
     ALIKE,
@@ -23,7 +23,7 @@ from cell.migrations.postgres.tables import (
 from cell.migrations.postgres.target import PostgresTarget
 from cell.migrations.spool import lend
 from cell.migrations.together import together
-from cell.runtime.confined_tools import ConfinedTool, ToolError
+from cell.runtime.confined_tools import ConfinedTool, ConfinedToolError
 from cell.runtime.own_threads import in_own_thread
 
 # So many small tables go through one pair of tools.
@@ -147,7 +147,7 @@ class SourceCopy:
 
     async def _restore(self, section: str) -> None:
         path = self._folder / SCHEMA_FILE
-        await dumps.restore(self._target, path, [f"--section={section}"], jobs=self._jobs)
+        await dump_files.restore(self._target, path, [f"--section={section}"], jobs=self._jobs)
 
     async def _piped(self, sending: list[str], receiving: list[str]) -> None:
         with self._source.explained():
@@ -227,7 +227,7 @@ def _commands(*statements: str) -> list[str]:
 async def piped(
     source: PostgresSource, target: PostgresTarget, sending: list[str], receiving: list[str]
 ) -> None:
-    """What one tool says about the source is what the other is told. Raises ToolError."""
+    """What one tool says about the source is what the other is told. Raises ConfinedToolError."""
     reading, writing = os.pipe()
     tools: list[ConfinedTool] = []
     far, near = source.place(), target.place()
@@ -248,6 +248,6 @@ async def piped(
         if failed:
             raise (told or failed)[0]
     finally:
-        with contextlib.suppress(ToolError):
+        with contextlib.suppress(ConfinedToolError):
             for each in tools:
                 await each.end()

@@ -15,7 +15,7 @@ from cell.migrations.errors import MigrationError
 from cell.migrations.postgres import psql
 from cell.migrations.postgres.row_counts import RowCounts
 from cell.migrations.postgres.target import PostgresTarget
-from cell.runtime.confined_tools import ToolError
+from cell.runtime.confined_tools import ConfinedToolError
 from cell.runtime.own_threads import in_own_thread
 
 BLOCK_BYTES = 1 << 20
@@ -93,7 +93,7 @@ async def restore(
         if errors.fatal is None:
             await tool.ended()
             errors.settle()
-    except (ToolError, OSError) as error:
+    except (ConfinedToolError, OSError) as error:
         errors.settle()
         why = errors.fatal or psql.said(str(error))
         raise MigrationError(f"the restore failed: {why}") from error

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from cell.migrations.errors import MigrationError
-from cell.runtime.confined_tools import ConfinedTool, Toolbox, ToolError
+from cell.runtime.confined_tools import ConfinedTool, ConfinedToolError, Toolbox
 from cell.runtime.confinement import Mount
 
 CONNECT_TIMEOUT_S = 20
@@ -109,7 +109,7 @@ class PsqlSession:
     async def _explain(self) -> None:
         try:
             await self._tool.ended()
-        except ToolError as error:
+        except ConfinedToolError as error:
             raise QueryError(said(str(error))) from error
         raise QueryError("the connection was closed")
 

@@ -13,7 +13,7 @@ from cell.migrations.postgres import psql
 from cell.migrations.postgres.psql import DatabasePlace, PsqlSession, QueryError
 from cell.migrations.postgres.tables import ALIKE
 from cell.migrations.postgres.target import PostgresTarget
-from cell.runtime.confined_tools import ToolError
+from cell.runtime.confined_tools import ConfinedToolError
 from cell.runtime.confinement import Mount
 from cell.runtime.engine_folders import INSIDE
 from cell.runtime.host import Host
@@ -60,10 +60,10 @@ class PostgresSource:
         """What went wrong on the way there is said in place of what the tool noticed of it."""
         try:
             yield
-        except (QueryError, ToolError) as error:
+        except (QueryError, ConfinedToolError) as error:
             if (why := self.conduit.failure) is not None:
                 raise SourceUnreachableError(why) from error
-            if isinstance(error, ToolError):
+            if isinstance(error, ConfinedToolError):
                 raise MigrationError(psql.said(str(error))) from error
             raise
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from cell.migrations import spool
 from cell.migrations.errors import MigrationError
-from cell.migrations.postgres import dumps, plain, preflight
-from cell.migrations.postgres.dumps import LEFT_OUT, UNPACKED, DumpContents, Format
+from cell.migrations.postgres import dump_files, plain, preflight
+from cell.migrations.postgres.dump_files import LEFT_OUT, UNPACKED, DumpContents, Format
 from cell.migrations.postgres.row_counts import RowCounts
 from cell.migrations.postgres.target import PostgresTarget
 from cell.migrations.report import PreflightFinding, PreflightReport
@@ -27,12 +27,12 @@ SAID = {
 
 def _head(path: Path) -> bytes:
     with path.open("rb") as file:
-        return file.read(dumps.HEAD_BYTES)
+        return file.read(dump_files.HEAD_BYTES)
 
 
 async def recognized(folder: Path, wanted: str | None) -> Format:
     """Raises MigrationError where it is no file that can be restored, or another than was said."""
-    found = dumps.recognize(await in_own_thread(_head, folder / spool.FILE))
+    found = dump_files.recognize(await in_own_thread(_head, folder / spool.FILE))
     if wanted is not None and wanted != found:
         raise MigrationError(f"the file was said to be {wanted}, but it is {found}")
     return found
@@ -49,7 +49,7 @@ async def archive(target: PostgresTarget, folder: Path, form: Format) -> Path:
     unpacked = folder / UNPACKED
     await in_own_thread(engine_files.remove, unpacked)
     room = target.instance.record.spec.size.storage_bytes
-    await in_own_thread(dumps.unpack, path, unpacked, room, owner)
+    await in_own_thread(dump_files.unpack, path, unpacked, room, owner)
     return unpacked
 
 
@@ -62,7 +62,7 @@ async def report(target: PostgresTarget, folder: Path, wanted: str | None) -> Pr
             major = int(version.partition(".")[0]) if version else None
             found = [PreflightFinding("info", "format", "the file is plain SQL of pg_dump")]
         else:
-            listed = await dumps.contents(target, await archive(target, folder, form))
+            listed = await dump_files.contents(target, await archive(target, folder, form))
             version, major = listed.version, listed.major
             found = await in_own_thread(lambda: list(_of_archive(target, listed, form)))
     except MigrationError as error:
@@ -131,19 +131,19 @@ async def restore(
         rows, _ = await plain.restore(target, folder / spool.FILE, passed)
         return rows
     path = await archive(target, folder, form)
-    listed = await dumps.contents(target, path)
+    listed = await dump_files.contents(target, path)
     found: list[PreflightFinding] = await in_own_thread(lambda: list(_extensions(target, listed)))
     left_out = frozenset(str(each.object) for each in found)
-    await dumps.restore(target, path, [], jobs=jobs, listed=listed, left_out=left_out)
+    await dump_files.restore(target, path, [], jobs=jobs, listed=listed, left_out=left_out)
     return await _rows(target, path)
 
 
 async def _rows(target: PostgresTarget, path: Path) -> dict[str, int]:
     """Reads the file once more, to nowhere."""
     counts = RowCounts()
-    words = [target.program("pg_restore"), "--data-only", "-f", "-", dumps.seen(target, path)]
+    words = [target.program("pg_restore"), "--data-only", "-f", "-", dump_files.seen(target, path)]
     pipe = asyncio.subprocess.PIPE
-    tool = await target.toolbox.start(words, {}, stdout=pipe, mounts=dumps.mounts(path))
+    tool = await target.toolbox.start(words, {}, stdout=pipe, mounts=dump_files.mounts(path))
     try:
         while block := await tool.output.read(BLOCK_BYTES):
             await in_own_thread(counts.feed, block)

@@ -12,7 +12,7 @@ from cell.migrations.postgres import psql
 from cell.migrations.postgres.target import PostgresTarget
 from cell.migrations.spool import lend
 from cell.runtime import budget
-from cell.runtime.confined_tools import ToolError
+from cell.runtime.confined_tools import ConfinedToolError
 from cell.runtime.confinement import Mount
 from cell.runtime.engine_folders import INSIDE
 
@@ -171,7 +171,7 @@ async def output(target: PostgresTarget, words: list[str], path: Path, bytes_max
             if len(made) > bytes_max:
                 raise MigrationError("the table of contents of the file is too large")
         await tool.ended()
-    except ToolError as error:
+    except ConfinedToolError as error:
         raise MigrationError(f"the file cannot be read: {psql.said(str(error))}") from error
     finally:
         await tool.end()
@@ -211,7 +211,7 @@ async def restore(
     tool = await target.toolbox.start(argv, where.environment, mounts=mounts(path))
     try:
         await tool.ended()
-    except ToolError as error:
+    except ConfinedToolError as error:
         raise MigrationError(f"the restore failed: {psql.said(str(error))}") from error
     finally:
         await tool.end()
