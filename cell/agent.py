@@ -52,6 +52,10 @@ from cell.instances.wal_archives import WalArchives
 from cell.instances.wal_chains import WalChains
 from cell.instances.wal_recoveries import WalRecoveries
 from cell.layout import Layout, write_atomically
+from cell.migrations.commands import Migrations
+from cell.migrations.record import MigrationRecords
+from cell.migrations.runs import MigrationRuns
+from cell.migrations.sources import SentSources
 from cell.runtime import log_files, machine, owners
 from cell.runtime.host import Host
 from cell.sealing import Sealer, read_or_make_key
@@ -111,6 +115,8 @@ class Cell:
             *(settings, self.layout, found, self.records, self.credentials, self.supervisor)
         )
         self._open_data(free, recoveries)
+        self.migrations = self._make_migrations(Sealer(key, "cell migrations v1"))
+        self.sources = SentSources(self.tokens, self.lifecycle, self.migrations)
         self.queues = QueueDatabases(self.lifecycle, self.supervisor, self.host)
         self.console = ConsoleService(
             ConsoleSessions(self.database), self.lifecycle, self.supervisor
@@ -119,6 +125,11 @@ class Cell:
         self.lasting_access = LastingAccess({"console": self.console, "data": data, "logs": logs})
         self._chores: list[asyncio.Task[None]] = []
         self._certificates = self._ensure_certificates()
+
+    def _make_migrations(self, sealer: Sealer) -> Migrations:
+        records = MigrationRecords(self.database, sealer)
+        runs = MigrationRuns(self.settings, self.supervisor, records)
+        return Migrations(self.supervisor, records, runs)
 
     def _open_data(self, uids: Uids, recoveries: WalRecoveries) -> None:
         """What leads data of instances out of them, and back."""
@@ -170,6 +181,7 @@ class Cell:
         for instance in wanted:
             if instance.instance_id not in kept and not instance.failed:
                 self.supervisor.spawn(self._bring_back(instance))
+        self.migrations.open()
         await self.supervisor.tick()
         self.supervisor.publish()
         if any(each.record.spec.domains for each in instances):

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from cell.agent import Cell
 from specserver import Boundary, Exchange, MethodNotAllowed, Reply, Unauthenticated
 
+SENDS_SOURCE = "migrations.send_source"
 _WAIT = re.compile(r"(?:^|[,\s])wait=(\d{1,3})(?:$|[,;\s])", re.ASCII)
 
 
@@ -30,11 +31,18 @@ class CallerBoundary:
         elif request.method == "HEAD":
             # Answered like GET it would use the token up for an answer without a body.
             raise MethodNotAllowed("HEAD is not supported here", headers={"Allow": "GET, OPTIONS"})
+        elif exchange.operation.id == SENDS_SOURCE:
+            # A stranger's part of a file would take megabytes of memory.
+            cell.sources.admit(exchange.path["token"])
 
     async def __call__(self, exchange: Exchange) -> Reply:
         if "control" in _schemes(exchange):
             self._cell.signatures.check_body(exchange.request, exchange.body_bytes)
-        return await self._serve(exchange)
+        try:
+            return await self._serve(exchange)
+        finally:
+            if exchange.operation.id == SENDS_SOURCE:
+                self._cell.sources.arrived(exchange.path["token"])
 
 
 def make_boundary(cell: Cell) -> Boundary:

@@ -58,6 +58,9 @@ CREATE TABLE IF NOT EXISTS wal_bases (
 CREATE TABLE IF NOT EXISTS lost_data (
     instance_id TEXT PRIMARY KEY, at REAL NOT NULL, prepared INTEGER NOT NULL
 );
+CREATE TABLE IF NOT EXISTS migrations (
+    migration_id TEXT PRIMARY KEY, instance_id TEXT NOT NULL, document TEXT NOT NULL, sealed BLOB
+);
 CREATE TABLE IF NOT EXISTS answers (
     key TEXT PRIMARY KEY, status INTEGER NOT NULL, body BLOB NOT NULL, at REAL NOT NULL
 );

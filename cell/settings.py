@@ -79,6 +79,12 @@ class CellSettings:
     wal_spool_bytes_max: int = 2**30
     # How long it may take to replay WAL up to a moment.
     recovery_timeout_s: float = 6 * 3600.0
+    # Networks (10.0.0.0/8, …) that sources of migrations may be in although they are private.
+    migration_networks: tuple[str, ...] = ()
+    # How long a source may send nothing while its rows are copied.
+    migration_silence_s: float = 600.0
+    # How long it is tried to remove what a migration made at a source that does not answer.
+    migration_leave_s: float = 60.0
     # A connection that wakes an instance is held by the gateway for less than this.
     wake_timeout_s: float = 60.0
     tick_s: float = 1.0

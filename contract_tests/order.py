@@ -35,6 +35,9 @@ SECONDS: Final = {
     "cell": {
         "test_backups": 30,
         "test_backup_faults": 15,
+        "test_uploads": 15,
+        "test_connections": 15,
+        "test_sync": 12,
         "test_faults": 13,
         "test_queues": 9,
     },

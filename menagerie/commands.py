@@ -1,4 +1,4 @@
-"""The server's commands: serve, wait, doctor, init, api, worker, cell, gateway, migrate, config."""
+"""The server's commands: serve, wait, doctor, init, api, worker, cell, gateway and more."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LogFormat = Annotated[str | None, typer.Option(help="Log format: text or json.")
 
 # On PostgreSQL the others read their keys there, and it may be mounted read-only.
 WRITE_HOME = frozenset({"serve", "init", "cell", "gateway"})
-WRITE_DATABASE = frozenset({"api", "worker", "migrate"})
+WRITE_DATABASE = frozenset({"api", "worker", "upgrade-database"})
 
 
 def _settings(role: str, **options: Any) -> Settings:
@@ -228,12 +228,12 @@ def init(
     typer.echo(walk.introduction(settings, endpoints, owner))
 
 
-def migrate(home: Home = None, log_format: LogFormat = None) -> None:
+def upgrade_database(home: Home = None, log_format: LogFormat = None) -> None:
     """Upgrade the database to this version's schema. `serve` does this itself."""
-    settings = _settings("migrate", home=home, log_format=log_format)
+    settings = _settings("upgrade-database", home=home, log_format=log_format)
     from storage.database import Database  # noqa: PLC0415 -- keeps the other commands quick
 
-    with unusable("migrate"):
+    with unusable("upgrade-database"):
         Database(settings.database).migrate()
     typer.echo("the database now has the schema of this version")
 
@@ -321,7 +321,7 @@ def _begin_part() -> None:
 
 COMMANDS = (
     *(serve, wait, doctor, init, api, worker, cell, gateway),
-    *(migrate, config, openapi, backup, recover),
+    *(upgrade_database, config, openapi, backup, recover),
 )
 
 
@@ -330,5 +330,5 @@ def register(app: typer.Typer) -> None:
     SHIPPED.set(contract.shipped())
     for command in COMMANDS:
         shown = "Example" in (command.__doc__ or "")
-        epilog = None if shown else f"Example: menagerie {command.__name__}"
+        epilog = None if shown else f"Example: menagerie {command.__name__.replace('_', '-')}"
         app.command(rich_help_panel="Server", epilog=epilog)(command)

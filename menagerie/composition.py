@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from control.boundary import check_document, make_boundary
 from control.boundary.rates import make_limiter
-from control.cells.client import HttpCells
+from control.cells.http_cells import HttpCells
 from control.cells.signing import Signer
 from control.policy.placement import Overcommit
 from control.sealing import Sealer

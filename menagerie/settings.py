@@ -218,6 +218,7 @@ class Settings(BaseSettings):
     installation_backup_passphrase: str = Field(
         "", description="that passphrase itself, for an environment that has no such file"
     )
+    migration_networks: tuple[str, ...] = Field((), description="private networks of migrations")
     rate_limits: bool = Field(default=True, description="enforce the published rate limits")
     rate_limit_storage: str = Field(
         "memory", description="where requests are counted: memory, database, or a redis:// URL"

@@ -14,6 +14,7 @@ SENTENCES: Final = {
     "teams.org_id, teams.slug": "a team with this slug already exists",
     "projects.org_id, projects.slug": "a project with this slug already exists",
     "domains.instance_id, domains.hostname": "the instance already has this domain",
+    "migrations.instance_id": "a migration is being made into the instance",
     "instances.project_id, instances.name": "the project already has an instance with this name",
 }
 """By columns, as SQLite names them."""
@@ -25,6 +26,7 @@ CONSTRAINTS: Final = {
     "uq_teams_org_id_slug": "teams.org_id, teams.slug",
     "uq_projects_org_id_slug": "projects.org_id, projects.slug",
     "ix_domains_instance_id_hostname": "domains.instance_id, domains.hostname",
+    "ix_migrations_open": "migrations.instance_id",
     "ix_instances_live_name": "instances.project_id, instances.name",
 }
 """By constraint, as PostgreSQL names them."""

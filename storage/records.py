@@ -11,6 +11,7 @@ from storage.catalogue.cells import Cell
 from storage.columns import Record
 from storage.data.backup_settings import BackupSettings
 from storage.data.backups import Backup
+from storage.data.migrations import Migration
 from storage.data.recovery_windows import RecoveryWindow
 from storage.data.restores import Restore
 from storage.events.audit import AuditEntry
@@ -37,6 +38,7 @@ __all__ = [
     "EventCount",
     "Instance",
     "Membership",
+    "Migration",
     "Network",
     "OneTimeUrl",
     "Organization",

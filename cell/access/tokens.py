@@ -43,6 +43,8 @@ class Claims:
     """To dump; empty: the usual one."""
     backup_id: str = ""
     """To download."""
+    migration_id: str = ""
+    """Whose source can be sent."""
 
 
 class Tokens:
@@ -66,6 +68,11 @@ class Tokens:
     def burn(self, claims: Claims) -> None:
         """Raises Gone for all but the first caller: the row is there, or it is ours."""
         if not self.end(claims.jti, claims.expires_at):
+            raise Gone(_USED, code="used")
+
+    def refuse_used(self, claims: Claims) -> None:
+        """Raises Gone; for URLs that are used several times until all is done."""
+        if self._database.row("SELECT 1 FROM burned WHERE jti = ?", claims.jti):
             raise Gone(_USED, code="used")
 
     def end(self, jti: str, expires_at: float) -> bool:
@@ -127,6 +134,7 @@ class Tokens:
                 None if overlap_s is None else float(overlap_s),
                 str(document.get("database", "")),
                 str(document.get("backup_id", "")),
+                str(document.get("migration_id", "")),
             )
         except (jwt.InvalidTokenError, ValueError, KeyError, TypeError):
             return None

@@ -31,7 +31,8 @@ from cell.layout import Site, write_atomically
 from cell.runtime import budget, engine_files, pace
 from cell.runtime.confinement import Mount
 from cell.runtime.engine_files import EnginePath, Place
-from cell.runtime.host import INSIDE, Host
+from cell.runtime.engine_folders import INSIDE
+from cell.runtime.host import Host
 from cell.runtime.own_threads import in_own_thread
 from cell.runtime.process import LaunchError, Process
 from cell.specification import Size, Spec

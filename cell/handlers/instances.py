@@ -57,11 +57,13 @@ async def snapshot(cell: Cell, instance_id: str, body: Body) -> Body:
 
 async def delete(cell: Cell, instance_id: str) -> Body:
     cell.console.end_all(instance_id)
+    await cell.migrations.end_all(cell.lifecycle.find(instance_id), forgets=False)
     return cell.lifecycle.observation(await cell.lifecycle.delete(instance_id))
 
 
 async def erase(cell: Cell, instance_id: str) -> Body:
     cell.console.end_all(instance_id)
+    await cell.migrations.end_all(cell.lifecycle.find(instance_id), forgets=True)
     instance = await cell.lifecycle.erase(instance_id)
     await cell.backups.erase(instance)
     return cell.lifecycle.observation(instance)

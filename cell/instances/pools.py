@@ -16,6 +16,8 @@ DATA_STREAMS_OF_ONE = 2
 # Of the copies that go on without a place; an upgrade takes more of the machine.
 COPIES = 32
 UPGRADES = 16
+# Each runs tools beside its engine, for hours.
+MIGRATIONS = 8
 # Of what is held for as long as somebody likes, so much is kept for whoever has none of it.
 RESERVED = 1 / 3
 _PATIENT = 10_000
@@ -52,6 +54,12 @@ class Pools:
         self.copies = CopyLimits(COPIES)
         # An upgrade may take as long as half an hour, a copy of the data minutes.
         self.upgrades = CopyLimits(UPGRADES)
+        self.migrations = Turns(
+            *(MIGRATIONS, 2),
+            reserved=int(MIGRATIONS * RESERVED),
+            waiting_of_one=_PATIENT,
+            waiting=_PATIENT,
+        )
         self.runs = Turns(RUNS, 6, reserved=int(RUNS * RESERVED))
         self.followed_logs = LogFollowers(
             EVERY_FOLLOWED_LOG, FOLLOWED_LOGS, int(EVERY_FOLLOWED_LOG * RESERVED)

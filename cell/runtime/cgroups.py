@@ -28,6 +28,8 @@ REMOVE_FOR_S = 2.0
 AGENT = "agent"
 # Of all processes of the console together; most statements need some 20 MiB.
 CONSOLE = "console"
+TOOLS = "-tools"
+OWN_TOOLS = ("", TOOLS)
 CONSOLE_BYTES = 2**30
 CONSOLE_PIDS = 256
 
@@ -199,7 +201,7 @@ class GroupsV1:
         return 0 if base is None else _stat(base / name, "oom_kill", "memory.oom_control")
 
     def remove(self, name: str) -> None:
-        _remove(base / name for base in self._bases.values())
+        _remove(base / f"{name}{each}" for base in self._bases.values() for each in OWN_TOOLS)
 
     def pids(self, names: str) -> list[int]:
         return _pids(self._bases.values(), names)
@@ -277,7 +279,7 @@ class GroupsV2:
         return _stat(self._base / name, "oom_kill", "memory.events")
 
     def remove(self, name: str) -> None:
-        _remove([self._base / name])
+        _remove(self._base / f"{name}{each}" for each in OWN_TOOLS)
 
     def pids(self, names: str) -> list[int]:
         return _pids([self._base], names)

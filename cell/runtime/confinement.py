@@ -43,6 +43,16 @@ class Mount:
     writable: bool
 
 
+@dataclass(frozen=True)
+class ConfinedCommand:
+    """`kept` are the descriptors that it is told of; `groups` are the files that it enters by."""
+
+    words: list[str]
+    environment: dict[str, str]
+    kept: list[int]
+    groups: list[Path]
+
+
 class Sandbox:
     """Bubblewrap and the dropping of rights, found out once at start-up."""
 

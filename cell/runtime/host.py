@@ -11,7 +11,6 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -23,8 +22,18 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cell.layout import ClosedError, Layout, Site
 from cell.runtime import cgroups, tools
 from cell.runtime.attendants import Attendants
-from cell.runtime.confinement import NOBODY, Confinement, Means, Mount, Sandbox, warn
+from cell.runtime.cgroups import TOOLS
+from cell.runtime.confinement import (
+    NOBODY,
+    ConfinedCommand,
+    Confinement,
+    Means,
+    Mount,
+    Sandbox,
+    warn,
+)
 from cell.runtime.cpus import Cpus
+from cell.runtime.engine_folders import INSIDE, EngineFolders, folders_of
 from cell.runtime.headroom import Headroom
 from cell.runtime.own_threads import in_own_thread
 from cell.runtime.process import (
@@ -32,6 +41,7 @@ from cell.runtime.process import (
     NOBODYS,
     LaunchError,
     Process,
+    ResourceUsage,
     find,
     is_there,
     launch,
@@ -45,9 +55,7 @@ from cell.specification import Size
 
 log = structlog.get_logger("cell.host")
 
-INSIDE = Path("/instance")
-# The kernel may need a while for the memory of a large one.
-END_FOR_S = 10.0
+END_FOR_S = 10.0  # The kernel may need a while for the memory of a large one.
 PIDS_MAX = 512
 # Engines that have a process or a thread for each connection need some besides, also for work
 # that belongs to none: MariaDB's events, PostgreSQL's workers.
@@ -57,21 +65,6 @@ OPEN_FILES_MAX = 20_000
 # this limit could not follow.
 PROCESSES_MAX = 8192
 SECRET_BYTES = 32
-
-
-@dataclass(frozen=True)
-class EngineFolders:
-    """Where an engine finds its folders."""
-
-    data: Path
-    configuration: Path
-    run: Path
-
-
-@dataclass(frozen=True)
-class ResourceUsage:
-    memory_bytes: int
-    cpu_s: float
 
 
 class Host:
@@ -188,6 +181,19 @@ class Host:
         """
         command = tools.ToolCommand(argv, environment or {}, mounts)
         return await in_own_thread(self._run, site, command, content, timeout_s, going_on)
+
+    @contextlib.contextmanager
+    def confined(
+        self, site: Site, size: Size, argv: list[str], said: dict[str, str], mounts: list[Mount]
+    ) -> Iterator[ConfinedCommand]:
+        """A tool that sees `mounts` and no folder of the site's, in a group of the size beside."""
+        self._refuse_root(site)
+        groups = self._groups.make(site.instance_id + TOOLS, size.memory_bytes, PIDS_MAX)
+        self._groups.set_cpu(site.instance_id + TOOLS, size.vcpu)
+        with self._sandbox.filter() as filter_fd, Path(os.devnull).open("wb") as nowhere:
+            kept = [nowhere.fileno(), *([filter_fd] if filter_fd >= 0 else [])]
+            words = self._sandbox.command(site.uid, mounts, argv, kept[0], filter_fd)
+            yield ConfinedCommand(words, self._environment(site, said), kept, groups)
 
     async def start(
         self,
@@ -331,7 +337,7 @@ class Host:
     ) -> Iterator[tuple[list[str], dict[str, Any]]]:
         """The words of a tool that is confined to the site, and what to start them with."""
         self._refuse_root(site)
-        folders = _folders(site, command.mounts)
+        folders = folders_of(site, command.mounts)
         with self._sandbox.filter() as filter_fd:
             yield (
                 self._sandbox.command(site.uid, folders, command.argv, info_fd, filter_fd),
@@ -374,7 +380,7 @@ class Host:
         info_fd = info[1] if info else -1
         with self._sandbox.filter() as filter_fd:
             return launch(
-                self._sandbox.command(site.uid, _folders(site, mounts), argv, info_fd, filter_fd),
+                self._sandbox.command(site.uid, folders_of(site, mounts), argv, info_fd, filter_fd),
                 environment=self._environment(site, environment),
                 groups=groups,
                 log=site.log,
@@ -389,12 +395,3 @@ class Host:
 
 def _pids_max(size: Size) -> int:
     return max(PIDS_MAX, size.connections_max + PIDS_SPARE)
-
-
-def _folders(site: Site, further: Sequence[Mount]) -> list[Mount]:
-    return [
-        Mount(site.configuration, INSIDE / "conf", writable=False),
-        Mount(site.data.outside, INSIDE / "data", writable=True),
-        Mount(site.run.outside.resolve(), INSIDE / "run", writable=True),
-        *further,
-    ]

@@ -41,6 +41,14 @@ class LaunchError(OSError):
     """The process did not come to be, or did not do what it was started for."""
 
 
+@dataclass(frozen=True)
+class ResourceUsage:
+    """What an engine uses now, and the CPU time that it has used."""
+
+    memory_bytes: int
+    cpu_s: float
+
+
 @dataclass
 class Process:
     """A pid and the moment it began, which together name one process for good.
@@ -136,10 +144,7 @@ class Process:
 
     def tree(self) -> list[int]:
         """Its pid and those of all its descendants, as PostgreSQL has one for each session."""
-        found = [self.pid]
-        for pid in found:
-            found.extend(_children(pid))
-        return found
+        return tree_of(self.pid)
 
     def members(self) -> list[int]:
         """The tree, and its companions."""
@@ -235,6 +240,14 @@ def _is_marked(pid: int, mark: str, uids: range) -> bool:
         return uid_of(pid) in uids
     except OSError:
         return False
+
+
+def tree_of(pid: int) -> list[int]:
+    """Its pid and those of all its descendants."""
+    found = [pid]
+    for each in found:
+        found.extend(_children(each))
+    return found
 
 
 def uid_of(pid: int) -> int | None:

@@ -27,6 +27,7 @@ SHORTCUT_MODULES: Final = {
     "connect": ("clients.cli.connect", "Open a database client on an instance."),
     "dump": ("clients.cli.dump", "Write the data of an instance to a file."),
     "load": ("clients.cli.load", "Load a dump into a PostgreSQL instance."),
+    "migrate": ("clients.cli.migrate", "Migrate data from a file or a server into an instance."),
     "credentials": ("clients.cli.credentials", "Reveal an instance's credentials, or rotate them."),
     "logs": ("clients.cli.logs", "Stream the engine logs of an instance."),
     "login": ("clients.cli.login", "Sign in and save the session in the profile."),

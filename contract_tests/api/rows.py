@@ -7,6 +7,7 @@ import httpx
 
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.oracle import document
+from contract_tests.workflows.known import take_turn
 from specserver import Operation
 
 DOCUMENT = document()
@@ -27,6 +28,7 @@ class Estate:
     domain_id: str = f"dom_{NEVER}"
     backup_id: str = f"bkp_{NEVER}"
     restore_id: str = f"rst_{NEVER}"
+    migration_id: str = f"mig_{NEVER}"
     queue_name: str = "orders"
 
     @property
@@ -39,6 +41,7 @@ class Estate:
             "domain_id": self.domain_id,
             "backup_id": self.backup_id,
             "restore_id": self.restore_id,
+            "migration_id": self.migration_id,
             "queue_name": self.queue_name,
             "session_id": "current",
         }
@@ -52,6 +55,7 @@ NOBODY = {
     "domain_id": f"dom_{NEVER}",
     "backup_id": f"bkp_{NEVER}",
     "restore_id": f"rst_{NEVER}",
+    "migration_id": f"mig_{NEVER}",
     "queue_name": "never",
     "session_id": f"ses_{NEVER}",
 }
@@ -61,7 +65,8 @@ def estate(house: House, name: str = "Estate", *, plan: str = "team") -> Estate:
     tenant = house.tenant(name, plan=plan)
     instance_id = house.instance(tenant)
     domain_id = domain(house, tenant, instance_id)
-    return Estate(tenant, instance_id, domain_id, *restored(house, tenant, instance_id))
+    copies = restored(house, tenant, instance_id)
+    return Estate(tenant, instance_id, domain_id, *copies, migrated(house, tenant, instance_id))
 
 
 def domain(house: House, tenant: Tenant, instance_id: str) -> str:
@@ -80,6 +85,30 @@ def restored(house: House, tenant: Tenant, instance_id: str) -> tuple[str, str]:
     made = house.post(f"{path}/{backup_id}/actions/restore", tenant.key, json={})
     house.settle()
     return backup_id, str(made.json()["id"])
+
+
+def migrated(house: House, tenant: Tenant, instance_id: str) -> str:
+    """The id of a migration into the instance that is completed."""
+    migration_id = migrating(house, tenant, instance_id)
+    house.cell.migrations(instance_id).becomes(migration_id, status="completed")
+    watch(house)
+    return migration_id
+
+
+def migrating(house: House, tenant: Tenant, instance_id: str, **body: Any) -> str:
+    """The id of a migration into the instance that waits for its source."""
+    path = f"{tenant.path}/instances/{instance_id}/migrations"
+    made = house.post(path, tenant.key, json={"source": {"kind": "upload"}, **body})
+    assert made.status_code == 201, made.text
+    house.settle()
+    return str(made.json()["id"])
+
+
+def watch(house: House) -> None:
+    """Take over what cells say of migrations."""
+    with house.database.write() as db:
+        take_turn(db, "migrations.watch")
+    house.settle()
 
 
 def path_of(operation: Operation, ids: dict[str, str]) -> str:

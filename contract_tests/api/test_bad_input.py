@@ -64,7 +64,8 @@ def test_a_body_that_cannot_be_read_is_refused(
     json = {"Content-Type": "application/json"}
     for content in (b"{", b"\xff", b'{"a": NaN}', b'"\\ud800"', b"[" * 16_000):
         is_problem(house.request(method, path, session, content=content, headers=json), 400)
-    for content in (b"", b"null", b"[]", b'"text"', b"1e400"):
+    needed = (b"",) if operation.document["requestBody"].get("required") else ()
+    for content in (*needed, b"null", b"[]", b'"text"', b"1e400"):
         answer = house.request(method, path, session, content=content, headers=json)
         assert answer.status_code in (400, 422), answer.text
     other = {"Content-Type": "text/plain"}

@@ -1,13 +1,15 @@
 """Every kind of event that the document describes is published here, and as it says."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from contract_tests import published
 from contract_tests.api.harness import House, Tenant
-from contract_tests.api.rows import DOCUMENT
+from contract_tests.api.rows import DOCUMENT, migrating, watch
 from contract_tests.workflows.fake_backups import ARCHIVING
+from contract_tests.workflows.fake_migrations import checked, compared, copied, moment
 from contract_tests.workflows.known import take_turn
 
 Act = Callable[[House, Tenant, str], None]
@@ -74,6 +76,17 @@ def lost(house: House, tenant: Tenant, instance_id: str) -> None:
     asked("POST", "/backups", label="too late")(house, tenant, instance_id)
 
 
+def migrated(**told: Any) -> Act:
+    """What the cell says of a migration into the instance, after it was asked for."""
+
+    def act(house: House, tenant: Tenant, instance_id: str) -> None:
+        migration_id = migrating(house, tenant, instance_id)
+        house.cell.migrations(instance_id).becomes(migration_id, **told)
+        watch(house)
+
+    return act
+
+
 def archiving(*, late: bool = False, lost: bool = False) -> Act:
     """What a cell tells of archived WAL."""
     at = "2030-01-01T00:00:00.000Z"
@@ -90,6 +103,7 @@ def late_and(then: Act) -> Act:
     return act
 
 
+CHECKED = checked(("warning", "the table has no primary key"))
 ROTATED = {"generation": 2, "overlap_until": "2030-01-01T00:00:00.000Z"}
 ACTS: dict[str, list[Act]] = {
     "instance.requested.v1": [asked("POST", "/branches", name="branch")],
@@ -114,6 +128,14 @@ ACTS: dict[str, list[Act]] = {
         backed_up(restored(mode="new_instance")),
         backed_up(restored(mode="in_place")),
     ],
+    "migration.preflight.v1": [migrated(status="copying", preflight=CHECKED)],
+    "migration.progress.v1": [migrated(status="copying", progress=copied(100))],
+    "migration.verified.v1": [migrated(status="failed", verification=compared("public.t"))],
+    "migration.completed.v1": [
+        migrated(status="completed"),
+        migrated(status="completed", way_back_until=moment(60)),
+    ],
+    "migration.failed.v1": [migrated(status="failed"), migrated(status="cancelled", reason="so")],
 }
 
 

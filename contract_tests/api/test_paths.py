@@ -13,6 +13,7 @@ from contract_tests.api.rows import (
     domain,
     estate,
     is_problem,
+    migrated,
     path_of,
     restored,
 )
@@ -46,7 +47,8 @@ class Owners:
         sibling = house.instance(mine.tenant)
         self.mine = mine.ids
         of_sibling = domain(house, mine.tenant, sibling), *restored(house, mine.tenant, sibling)
-        self.sibling = Estate(mine.tenant, sibling, *of_sibling).ids
+        migration_id = migrated(house, mine.tenant, sibling)
+        self.sibling = Estate(mine.tenant, sibling, *of_sibling, migration_id).ids
         stranger = house.person()
         session_id = house.get("/v1/me", stranger.session).json()["session_id"]
         self.other = {**other.ids, "session_id": session_id}
@@ -55,7 +57,7 @@ class Owners:
         """What the path may name, of which one is another organization's or instance's."""
         names = records(operation)
         varied = [(name, self.other[name]) for name in names]
-        if set(names) & {"domain_id", "backup_id", "restore_id"}:
+        if set(names) & {"domain_id", "backup_id", "restore_id", "migration_id"}:
             varied += [(name, self.sibling[name]) for name in names if name != "org_id"]
         return [(name, {**self.mine, name: value}) for name, value in varied]
 
@@ -120,6 +122,7 @@ HELD = {
     "domains.delete": {"instances", "domains"},
     "backups.delete": {"instances", "backups"},
     "backups.restore": {"instances", "backups"},
+    "migrations.create": {"instances"},
     "credentials.reveal": set(),
 }
 

@@ -21,7 +21,7 @@ _BEYOND_SCHEMAS = {"cursor", "quota", "future", "date-time"}
 _BY_POLICY = {
     *("instances.create", "instances.update", "branches.create", "orgs.create"),
     *("network.replace", "domains.create"),
-    *("backups.create", "backups.restore", "backup_settings.update"),
+    *("backups.create", "backups.restore", "backup_settings.update", "migrations.create"),
 }
 # What the caller has read before, and what has become of it since.
 _OF_STATE = {412, 428}

@@ -9,7 +9,7 @@ import structlog
 from sqlalchemy import select
 
 from contract_tests.api.harness import PASSWORD, House, Person
-from contract_tests.api.rows import OPERATIONS, Estate, estate, is_problem, send
+from contract_tests.api.rows import OPERATIONS, Estate, estate, is_problem, migrating, send
 from contract_tests.api.second_factor import code, enrol, enrolled
 from control.boundary import secret_members
 from specserver import Operation
@@ -107,6 +107,8 @@ def test_what_answers_show_once_is_stated_here_again() -> None:
         "instances.dump": {"url"},
         "instances.logs": {"url"},
         "me.enrol_totp": {"secret", "otpauth_uri"},
+        "migrations.create": {"source_url"},
+        "migrations.source_url": {"url"},
         "sessions.create": {"token"},
     } == TELLING
 
@@ -118,7 +120,12 @@ def test_what_is_shown_once_is_found_again_nowhere(
     owner = shop.tenant.owner
     bodies = {"sessions.create": {"email": owner.email, "password": PASSWORD}}
     body = bodies.get(operation.id, ...)
-    answer = send(house, operation, shop.ids, house.session(owner.id, mfa=True), body)
+    ids = shop.ids
+    if operation.id == "migrations.source_url":
+        waiting = house.instance(shop.tenant)
+        migration_id = migrating(house, shop.tenant, waiting)
+        ids |= {"instance_id": waiting, "migration_id": migration_id}
+    answer = send(house, operation, ids, house.session(owner.id, mfa=True), body)
     assert answer.is_success, answer.text
     secrets = {str(answer.json()[name]) for name in TELLING[operation.id]}
     # Nor what a URL is secret by.

@@ -36,7 +36,10 @@ ELSEWHERE = {
     "sessions.list": "the caller's own, which have no organization",
 }
 """Lists outside of any organization, and whose they are."""
-NAMELESS = {"instances.metrics", "restores.list"}
+NAMELESS = {
+    *("instances.metrics", "restores.list"),
+    *("migrations.list", "migrations.list_in_instance"),
+}
 """Lists of what has no name, but figures and ids."""
 CANARY = "canary-7c1f0e"
 
@@ -127,6 +130,7 @@ def test_what_is_not_in_the_org_of_the_path_is_404(
     mine = house.tenant(owner=owner)
     twin = Estate(house.tenant(owner=owner), victim.instance_id, victim.domain_id)
     twin = replace(twin, backup_id=victim.backup_id, restore_id=victim.restore_id)
+    twin = replace(twin, migration_id=victim.migration_id)
     for foreign in (victim.ids, twin.ids, NOBODY):
         answer = send(house, operation, {**foreign, "org_id": mine.org_id}, owner.session)
         is_problem(answer, 404, "not_found")

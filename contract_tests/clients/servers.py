@@ -112,7 +112,7 @@ class Server:
             parts.path,
             dict(parse_qsl(parts.query)),
             dict(handler.headers.items()),
-            json.loads(raw) if raw else None,
+            _read(raw, handler.headers.get_content_type()),
             self._names.get(id(handler.connection)),
             handler.client_address,
         )
@@ -143,6 +143,12 @@ class Server:
 
     def asked(self, method: str, ending: str) -> list[Seen]:
         return [one for one in self.seen if one.method == method and one.path.endswith(ending)]
+
+
+def _read(raw: bytes, media_type: str) -> Any:
+    if media_type == "application/octet-stream":
+        return raw
+    return json.loads(raw) if raw else None
 
 
 class Authority:

@@ -84,11 +84,12 @@ def test_every_command_of_the_server_has_an_example(
     try:
         commands.register(app)
         for command in commands.COMMANDS:
+            name = command.__name__.replace("_", "-")
             capsys.readouterr()
-            assert run([command.__name__, "--help"]) == 0
+            assert run([name, "--help"]) == 0
             out = capsys.readouterr().out
             assert "Example" in out
-            assert f"menagerie {command.__name__}" in out
+            assert f"menagerie {name}" in out
     finally:
         app.registered_commands[:] = registered
 

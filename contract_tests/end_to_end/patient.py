@@ -5,13 +5,14 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from control.cells.client import CellClient, HttpCell
+from control.cells.migrations import CellMigrations
 from control.work.errors import Again
 
 DEADLINE_S = 90.0
 
 
 class _Patient:
-    def __init__(self, client: HttpCell) -> None:
+    def __init__(self, client: HttpCell | CellMigrations) -> None:
         self._client = client
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
@@ -30,5 +31,5 @@ class _Patient:
         return repeated
 
 
-def patient(client: HttpCell) -> CellClient:
+def patient(client: HttpCell | CellMigrations) -> CellClient:
     return cast("CellClient", _Patient(client))

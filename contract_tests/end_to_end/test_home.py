@@ -17,7 +17,7 @@ from menagerie.settings import Settings, load
 
 ROOT = Path(__file__).resolve().parents[2]
 MENAGERIE = [sys.executable, "-m", "menagerie"]
-OTHERS = ("init", "cell", "gateway", "migrate")
+OTHERS = ("init", "cell", "gateway", "upgrade-database")
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 

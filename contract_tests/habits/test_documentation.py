@@ -16,7 +16,8 @@ def test_every_setting_is_documented_with_its_meaning() -> None:
 
 def test_every_server_command_is_in_the_readme() -> None:
     page = (ROOT / "README.md").read_text()
-    assert not [one.__name__ for one in COMMANDS if f"menagerie {one.__name__}" not in page]
+    commands = [one.__name__.replace("_", "-") for one in COMMANDS]
+    assert not [name for name in commands if f"menagerie {name}" not in page]
 
 
 def test_every_make_target_says_what_it_does() -> None:

@@ -14,7 +14,9 @@ from contract_tests.habits.test_sizes import FILES, ROOT, names, parsed
 OURS = "cell/runtime/engine_files.py"
 # Where `EnginePath.outside` is taken, how often, and why nothing is followed by that.
 OUTSIDE = {
-    "cell/runtime/host.py": (4, "folders for mounts; they lie in folders of the cell's"),
+    "cell/runtime/host.py": (2, "for the words of a program; they lie in folders of the cell's"),
+    "cell/runtime/engine_folders.py": (2, "folders for mounts; in folders of the cell's"),
+    "cell/migrations/postgres/target.py": (1, "a folder for a mount, in a folder of the cell's"),
     "cell/layout.py": (2, "the folders themselves, which lie in folders of the cell's"),
     "cell/instances/lifecycle.py": (1, "the same: whether they are there"),
     "cell/engines/mysql/snapshots.py": (2, "a folder for a mount, among the cell's snapshots"),
@@ -44,6 +46,9 @@ CELLS_OWN = {
     "cell/instances/snapshots.py": "snapshots of the cell's; a copy that is made is not read",
     "cell/instances/wal_recoveries.py": "what is unpacked for a restore, in a folder of the cell's",
     "cell/layout.py": "the home's, before engines run; the configuration",
+    "cell/migrations/conduit.py": "a folder of the cell's, among those of sockets",
+    "cell/migrations/server_socket.py": "held open, and the cell's own while it is filled",
+    "cell/migrations/spool.py": "a file that was sent, in a folder of the cell's",
     "cell/runtime/cgroups.py": "control groups",
     "cell/runtime/log_files.py": "logs, in a folder of the cell's",
     "cell/runtime/owners.py": "looks at what lies there itself",

@@ -22,6 +22,7 @@ TOLD = {
         *("engines starting", "engines that take longer to start", "snapshots being made"),
         "all of these that are under way",
         *("statements in the SQL console", "logs being followed", "dumps and downloads of backups"),
+        "migrations that copy",
     ),
     "cell/instances/wal_archives.py": ("segments of WAL being put into the store",),
     "cell/instances/queues.py": ("requests to the queues of an instance",),

@@ -26,6 +26,7 @@ FOLDERS = {
     "engines": {"runtime"},
     "instances": {"access", "backups", "certificates", "engines", "runtime"},
     "console": {"access", "instances", "runtime"},
+    "migrations": {"access", "engines", "instances", "runtime"},
 }
 MAY_IMPORT: dict[str, set[str]] = {**COMMON, **FOLDERS}
 

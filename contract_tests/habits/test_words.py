@@ -31,6 +31,8 @@ IN_MODULES_AND_CLASSES = {
     "hold": "lock, pause or lease",
     "places": "slots, or limits",
 }
+# What the requirement calls a sync that is turned round.
+REQUIRED = "way_back"
 PHRASES = {"in_force": "valid, or usable", "act_key": "operation_key", "let_go": "release"}
 
 
@@ -52,7 +54,8 @@ def modules_and_classes(path: Path) -> Iterator[str]:
 
 
 def words(name: str) -> set[str]:
-    return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)}
+    own = name.replace(REQUIRED, "")
+    return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", own)}
 
 
 def test_no_name_is_a_metaphor() -> None:
@@ -104,6 +107,7 @@ DOUBLED = {
     "Credential": "what a cell keeps, and what a client is told of it",
     "Database": "the one database of a program: the cell's, and the control plane's",
     "Document": "an OpenAPI document, as it is served and as a client reads it",
+    "Migration": "into an instance, as its cell runs it and as the control plane records it",
     "Operation": "of such a document; and of background work: the glossary has both",
     "SealError": "of a Sealer",
     "Sealer": "encrypts what is kept: a cell's, and the control plane's",

@@ -15,17 +15,18 @@ EXPECTED = {
         "projects:write", "instances:read", "instances:write", "instances:delete",
         "credentials:reveal", "credentials:rotate", "logs:read", "usage:read", "network:write",
         "queues:read", "queues:write", "backups:read", "backups:write",
-        "console:open", "data:export",
+        "migrations:read", "migrations:write", "console:open", "data:export",
     },
     "member": {
         "org:read", "members:read", "projects:read", "instances:read", "instances:write",
         "instances:delete", "credentials:reveal", "credentials:rotate", "logs:read", "usage:read",
         "console:open", "data:export",
         "queues:read", "queues:write", "backups:read", "backups:write",
+        "migrations:read", "migrations:write",
     },
     "auditor": {
         "org:read", "members:read", "api-keys:read", "projects:read", "instances:read",
-        "usage:read", "audit:read", "queues:read", "backups:read",
+        "usage:read", "audit:read", "queues:read", "backups:read", "migrations:read",
     },
 }  # fmt: skip
 

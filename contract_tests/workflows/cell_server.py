@@ -51,7 +51,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 self.wfile.write(written[at : at + self.server.part_bytes])
                 time.sleep(self.server.pause_s)
 
-    do_GET = do_PUT = do_POST = _serve  # noqa: N815 - the names http.server looks for
+    do_GET = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815 - the names http.server looks for
 
     def address_string(self) -> str:
         return "unix"

@@ -13,7 +13,13 @@ import orjson
 from sqlalchemy.orm import Session
 from ulid import ULID
 
-from contract_tests.workflows import fake_backups, fake_observations, fake_queues
+from contract_tests.workflows import (
+    fake_backups,
+    fake_migrations,
+    fake_observations,
+    fake_queues,
+)
+from contract_tests.workflows.fake_migrations import FakeMigrations
 from contract_tests.workflows.fake_queues import FakeQueues
 from control.cells.answer_checks import Answer, Observations
 from control.cells.client import CellClient, CellRefused, InstanceUnknown
@@ -45,7 +51,8 @@ class FakeCell:
         self.before: Hook = nothing
         self.after: Hook = nothing
         with self._open() as file:
-            file.executescript(SCHEMA + fake_queues.SCHEMA + fake_backups.SCHEMA)
+            for schema in (SCHEMA, fake_queues.SCHEMA, fake_backups.SCHEMA, fake_migrations.SCHEMA):
+                file.executescript(schema)
 
     # What the control plane asks.
 
@@ -216,12 +223,10 @@ class FakeCell:
         self.becomes(instance_id, access=[each for each in held if each["holder"] not in holders])
 
     def queues(self, instance_id: str) -> FakeQueues:
-        return FakeQueues(
-            instance_id,
-            self._open,
-            self.before,
-            self.after,
-        )
+        return FakeQueues(instance_id, self._open, self.before, self.after)
+
+    def migrations(self, instance_id: str) -> FakeMigrations:
+        return FakeMigrations(instance_id, self._open, self._once)
 
     # What tests do to it, and ask of it.
 

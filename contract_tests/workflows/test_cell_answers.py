@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from contract_tests.workflows.cell_server import Server, said, serving
 from contract_tests.workflows.fake_cell import FakeCell
 from control.cells import answer_checks
-from control.cells.client import CellRefused, CellUnavailable, HttpCell, HttpCells
+from control.cells.client import CellRefused, CellUnavailable, HttpCell
+from control.cells.http_cells import HttpCells
 from control.cells.queues import QueueRefused
 from control.cells.signing import Signer
 from control.policy.catalogue import CellReport, make_catalogue
@@ -26,6 +27,7 @@ from storage.catalogue.cells import Cell
 ID = "inst_01JD0000000000000000000000"
 OTHER = "inst_01JD0000000000000000000001"
 BACKUP = "bkp_01JD0000000000000000000000"
+MIGRATION = "mig_01JD0000000000000000000000"
 OLDER = {
     "cells.get": {"refused", "clock", "capacity", "confinement"},
     "instances.get": {
@@ -49,6 +51,8 @@ ASKED: dict[str, Callable[[HttpCell], Any]] = {
     "backups.make": lambda c: c.back_up(ID, BACKUP, "manual", key="op_1:copy", lease=1),
     "backups.take_over": lambda c: c.take_over_backups(ID, [], key="op_1:find", lease=1),
     "backups.drop": lambda c: c.drop_backups(ID, [BACKUP], key="op_1:drop", lease=1),
+    "migrations.get": lambda c: c.migrations(ID).observe(MIGRATION),
+    "migrations.cancel": lambda c: c.migrations(ID).cancel(MIGRATION, key="op_1:drop", lease=1),
 }
 SCALARS = st.one_of(
     st.none(),

@@ -4,7 +4,7 @@ import base64
 import gzip
 import hashlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,26 +12,22 @@ import orjson
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from contract_tests.workflows.cell_acts import ACTS, ID, OPERATIONS
 from contract_tests.workflows.cell_server import Server, said, serving
 from control.cells.client import (
-    CellClient,
     CellFailed,
     CellRefused,
     CellUnavailable,
     HttpCell,
-    HttpCells,
     InstanceUnknown,
 )
+from control.cells.http_cells import HttpCells
 from control.cells.queues import QueueRefused
 from control.cells.signing import Signer
 from control.cells.slow_cells import OneAtATime
 from control.work import Again, GiveUp, LeaseLost
 from gateway.bounded_answers import BYTES_MAX
 from storage.catalogue.cells import Cell
-
-ID = "inst_01JD0000000000000000000000"
-BACKUP = "bkp_01JD0000000000000000000000"
-SPEC = {"engine": "duckdb", "size": {"name": "f0"}}
 
 
 @pytest.fixture
@@ -52,62 +48,6 @@ def client(server: Server, key: Ed25519PrivateKey) -> Iterator[HttpCell]:
     )
     yield made
     made.close()
-
-
-ACTS: dict[str, tuple[Callable[[CellClient], Any], str, str, Any]] = {
-    "put": (lambda c: c.put(ID, SPEC, key="op_1:put", lease=3), "PUT", "", SPEC),
-    "pause": (lambda c: c.pause(ID, key="op_1:put", lease=3), "POST", "/actions/pause", None),
-    "resume": (
-        lambda c: c.resume(ID, key="op_1:put", lease=3),
-        "POST",
-        "/actions/resume",
-        None,
-    ),
-    "resize": (
-        lambda c: c.resize(ID, {"name": "s0"}, key="op_1:put", lease=3),
-        "POST",
-        "/actions/resize",
-        {"size": {"name": "s0"}},
-    ),
-    "snapshot": (
-        lambda c: c.snapshot(ID, "before", key="op_1:put", lease=3),
-        "POST",
-        "/actions/snapshot",
-        {"label": "before"},
-    ),
-    "back_up": (
-        lambda c: c.back_up(ID, BACKUP, "manual", key="op_1:put", lease=3),
-        "POST",
-        "/actions/back-up",
-        {"backup_id": BACKUP, "kind": "manual"},
-    ),
-    "drop_backups": (
-        lambda c: c.drop_backups(ID, [BACKUP], key="op_1:put", lease=3),
-        "POST",
-        "/actions/drop-backups",
-        {"backup_ids": [BACKUP]},
-    ),
-    "restore": (
-        lambda c: c.restore(ID, BACKUP, key="op_1:put", lease=3),
-        "POST",
-        "/actions/restore",
-        {"backup_id": BACKUP},
-    ),
-    "delete": (
-        lambda c: c.delete(ID, key="op_1:put", lease=3),
-        "POST",
-        "/actions/delete",
-        None,
-    ),
-    "erase": (lambda c: c.erase(ID, key="op_1:put", lease=3), "POST", "/actions/erase", None),
-}
-
-
-OPERATIONS = {
-    "back_up": "backups.make",
-    "drop_backups": "backups.drop",
-    "restore": "backups.restore",
-}
 
 
 @pytest.mark.parametrize("name", ACTS)

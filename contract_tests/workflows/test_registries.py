@@ -14,7 +14,7 @@ from contract_tests import published
 from contract_tests.by_day import one_in
 from contract_tests.name_server import NameServer
 from contract_tests.workflows import known
-from contract_tests.workflows.data import stored
+from contract_tests.workflows.data import migrating, stored
 from contract_tests.workflows.stage import LEASE_S, Killed, Stage
 from contract_tests.workflows.test_three_ways import CASES
 from control.workflows.instances.resuming import bring_back
@@ -70,6 +70,18 @@ def of_a_backup(kind: str) -> Callable[[Stage], None]:
     return begin
 
 
+def of_a_migration(kind: str) -> Callable[[Stage], None]:
+    """One for which that was asked, and of which the cell knows unless it is to begin."""
+
+    def begin(stage: Stage) -> None:
+        migrating.end_all(stage)
+        status = {"cutover": "syncing", "begin": ""}.get(kind.rpartition(".")[2], "copying")
+        migration = migrating.into(stage, stage.instance("running"), status)
+        migrating.ask(stage, migration, kind)
+
+    return begin
+
+
 def of_a_lost_one(stage: Stage) -> None:
     instance = stage.instance("resuming")
     backup_id = stored.backup(stage.database, stage.cell, instance)
@@ -94,6 +106,10 @@ OTHERS: Final[dict[str, Callable[[Stage], None]]] = {
     "instances.converge": on_instance("instances.converge"),
     "instances.network": on_instance("instances.network"),
     "instances.purge": by_itself("instances.purge"),
+    "migrations.begin": of_a_migration("migrations.begin"),
+    "migrations.cancel": of_a_migration("migrations.cancel"),
+    "migrations.cutover": of_a_migration("migrations.cutover"),
+    "migrations.watch": of_a_migration("migrations.watch"),
     "metering": by_itself("metering", cell_id="cell_fake"),
     "reconcile": by_itself("reconcile", cell_id="cell_fake"),
 }

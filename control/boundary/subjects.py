@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from control.boundary.authorization import authorize_for
 from specserver.binding import argument_name
 from storage.access import api_keys, projects, sessions
-from storage.data import backups, restores
+from storage.data import backups, migrations, restores
 from storage.instances import instances
 from storage.network import domains
 
@@ -67,6 +67,12 @@ def _restore(call: "Call", found: Records, restore_id: str, *, lock: bool) -> re
     return restores.fetch(call.db, found["instance"], restore_id, lock=lock)
 
 
+def _migration(
+    call: "Call", found: Records, migration_id: str, *, lock: bool
+) -> migrations.Migration:
+    return migrations.fetch(call.db, found["instance"], migration_id, lock=lock)
+
+
 def _api_key(call: "Call", _found: Records, key_id: str, *, lock: bool) -> api_keys.ApiKey:
     return api_keys.fetch(call.db, _org_id(call), key_id, lock=lock)
 
@@ -89,6 +95,7 @@ KINDS: Final[Mapping[str, RecordKind]] = {
     "domain": RecordKind("instance", _domain),
     "backup": RecordKind("instance", _backup),
     "restore": RecordKind("instance", _restore),
+    "migration": RecordKind("instance", _migration),
     "api_key": RecordKind(ORG, _api_key),
     "session": RecordKind(CALLER, _session),
 }

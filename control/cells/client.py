@@ -2,7 +2,6 @@
 
 import re
 import ssl
-import threading
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 from urllib.parse import quote, unquote
@@ -14,14 +13,14 @@ from sqlalchemy.orm import Session
 from control.cells import acts, refusals
 from control.cells.answer_checks import Answer, Observations, fault, observations
 from control.cells.backup_acts import BackupActs, HttpBackupActs
+from control.cells.migrations import CellMigrations, HttpMigrations
 from control.cells.queues import HttpQueues, QueueRefused, Queues
 from control.cells.signing import Signer
 from control.cells.slow_cells import OneAtATime
-from control.cells.sockets import UNIX, followed
+from control.cells.sockets import UNIX
 from control.work.errors import Again, GiveUp, LeaseLost
 from gateway import bounded_answers
 from gateway.peer_texts import all_printable
-from storage.catalogue import cells
 from storage.catalogue.cells import Cell
 from storage.instances.instances import Instance
 
@@ -94,6 +93,7 @@ class CellClient(BackupActs, Protocol):
         self, instance_id: str, holders: list[str], urls: Mapping[str, float]
     ) -> None: ...
     def queues(self, instance_id: str) -> Queues: ...
+    def migrations(self, instance_id: str) -> CellMigrations: ...
 
 
 class Cells(Protocol):
@@ -101,35 +101,6 @@ class Cells(Protocol):
 
     def for_instance(self, db: Session, instance: Instance) -> CellClient: ...
     def for_cell(self, cell: Cell) -> CellClient: ...
-
-
-class HttpCells:
-    """A client for each cell, with its connections; safe to share between threads."""
-
-    def __init__(self, signer: Signer) -> None:
-        self._signer = signer
-        self._lock = threading.Lock()
-        self._clients: dict[str, tuple[str, str | None, HttpCell]] = {}
-
-    def for_instance(self, db: Session, instance: Instance) -> CellClient:
-        return self.for_cell(cells.fetch(db, instance.cell_id))
-
-    def for_cell(self, cell: Cell) -> CellClient:
-        """Raises CellUnavailable. The last one of a cell is kept, whatever CAs it tells in turn."""
-        url, ca_pem = followed(cell.url), cell.ca_root_pem
-        with self._lock:
-            kept = self._clients.get(cell.id)
-            if kept is None or kept[:2] != (url, ca_pem):
-                # The former may be in use: it closes with whoever uses it last.
-                kept = (url, ca_pem, HttpCell(cell.id, url, self._signer, ca_pem=ca_pem))
-                self._clients[cell.id] = kept
-            return kept[2]
-
-    def close(self) -> None:
-        with self._lock:
-            for _, _, client in self._clients.values():
-                client.close()
-            self._clients.clear()
 
 
 class HttpCell(HttpBackupActs):
@@ -167,14 +138,12 @@ class HttpCell(HttpBackupActs):
         return found
 
     def observe(self, instance_id: str) -> Answer | None:
-        try:
-            return _about(instance_id, self._ask("instances.get", _path(instance_id)))
-        except InstanceUnknown:
-            return None
+        about = {"instance_id": instance_id}
+        return self._ask_if_there("instances.get", _path(instance_id), about)
 
     def capacity(self, instance_id: str) -> Answer:
         path = f"{_path(instance_id)}/capacity"
-        return _about(instance_id, self._ask("instances.capacity", path))
+        return _about({"instance_id": instance_id}, self._ask("instances.capacity", path))
 
     def put(self, instance_id: str, spec: Mapping[str, Any], *, key: str, lease: int) -> Answer:
         return self._act("put", instance_id, spec, key, lease)
@@ -212,6 +181,9 @@ class HttpCell(HttpBackupActs):
     def queues(self, instance_id: str) -> Queues:
         return HttpQueues(f"{_path(instance_id)}/queues", self._ask_queues)
 
+    def migrations(self, instance_id: str) -> CellMigrations:
+        return HttpMigrations(_path(instance_id), self._ask_if_there, self._do)
+
     def close(self) -> None:
         self._http.close()
 
@@ -243,10 +215,29 @@ class HttpCell(HttpBackupActs):
     def _ask(self, operation: str, path: str) -> Answer:
         return _described(operation, self._send("GET", path, b"", {}, OBSERVE_TIMEOUT_S))
 
+    def _ask_if_there(self, operation: str, path: str, about: Mapping[str, str]) -> Answer | None:
+        try:
+            return _about(about, self._ask(operation, path))
+        except InstanceUnknown:
+            return None
+
     def _act(
         self, action: str, instance_id: str, body: Mapping[str, Any] | None, key: str, lease: int
     ) -> Answer:
-        method, path = acts.target(action, _path(instance_id))
+        at = acts.target(action, _path(instance_id))
+        about = {"instance_id": instance_id}
+        return self._do(acts.operation(action), at, body, about, key=key, lease=lease)
+
+    def _do(
+        self,
+        operation: str,
+        at: tuple[str, str],
+        body: Mapping[str, Any] | None,
+        about: Mapping[str, str],
+        *,
+        key: str,
+        lease: int,
+    ) -> Answer:
         headers = {
             "Operation-Key": key,
             "Operation-Lease": str(lease),
@@ -257,8 +248,8 @@ class HttpCell(HttpBackupActs):
             content = orjson.dumps(body)
             headers["Content-Type"] = "application/json"
         with self._acts.act():
-            said = self._send(method, path, content, headers, ACT_TIMEOUT_S)
-        return _about(instance_id, _described(acts.operation(action), said))
+            said = self._send(*at, content, headers, ACT_TIMEOUT_S)
+        return _about(about, _described(operation, said))
 
     def _send(
         self, method: str, path: str, body: bytes, headers: Mapping[str, str], timeout_s: float
@@ -321,10 +312,11 @@ def _described(operation: str, said: Answer) -> Answer:
     return said
 
 
-def _about(instance_id: str, said: Answer) -> Answer:
+def _about(wanted: Mapping[str, str], said: Answer) -> Answer:
     """Not of another instance than was asked about; of a snapshot it is not said."""
-    if said.get("instance_id", instance_id) != instance_id:
-        raise CellUnavailable(f"{_UNREADABLE}: it is about another instance")
+    for name, value in wanted.items():
+        if said.get(name, value) != value:
+            raise CellUnavailable(f"{_UNREADABLE}: it is about another {name.removesuffix('_id')}")
     return said
 
 

@@ -25,6 +25,8 @@ CATALOGUE: Final[Mapping[str, str]] = MappingProxyType(
         "credentials:rotate": "create a new credential for an instance",
         "backups:read": "see backups, restores and backup settings",
         "backups:write": "make, delete and restore backups, and change backup settings",
+        "migrations:read": "see migrations into instances",
+        "migrations:write": "start, cancel and cut over migrations into instances",
         "data:export": "download dumps and backups, through a one-time URL",
         "queues:read": "see the queues of an instance and how full they are",
         "queues:write": "create and delete queues, and send, read, delete and archive messages",
@@ -39,7 +41,10 @@ ALL: Final = frozenset(CATALOGUE)
 _READ_ALL = frozenset(name for name in CATALOGUE if name.endswith(":read"))
 # Logs are left out of what only reads: engines write statements, and so data, into them.
 _VIEWER = frozenset(
-    {"projects:read", "instances:read", "backups:read", "queues:read", "usage:read"}
+    {
+        *("projects:read", "instances:read", "backups:read", "migrations:read"),
+        *("queues:read", "usage:read"),
+    }
 )
 _OPERATOR = _VIEWER | {
     "instances:write",
@@ -48,6 +53,7 @@ _OPERATOR = _VIEWER | {
     "credentials:reveal",
     "credentials:rotate",
     "backups:write",
+    "migrations:write",
     "data:export",
     "queues:write",
     "logs:read",

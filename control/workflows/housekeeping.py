@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from control.work import Operation, Schedule, queue, workflow
 from storage import rate_windows, replays
 from storage.access import sessions
-from storage.data import backups, restores
+from storage.data import backups, migrations, restores
 from storage.database import now
 from storage.events import audit, events
 from storage.instances import changes, one_time_urls
@@ -41,6 +41,7 @@ def clean(op: Operation) -> None:
     _forget(op, queue.forget_finished, KEEP_FINISHED_WORK)
     _forget(op, audit.forget_old, timedelta(days=settings.audit_kept_days))
     _forget(op, changes.forget_old, timedelta(days=settings.audit_kept_days))
+    _forget(op, migrations.forget_old, timedelta(days=settings.audit_kept_days))
     _forget(op, restores.forget_old, timedelta(days=settings.audit_kept_days))
     _forget(op, backups.forget_old, KEEP_REMOVED_BACKUPS)
     _forget(op, events.forget_old, timedelta(days=settings.events_kept_days))

@@ -19,7 +19,7 @@ from handlers.instances.views import instance_event
 from specserver import Conflict, Forbidden, Reply
 from storage.access import projects
 from storage.access.projects import Project
-from storage.data import backups, restores
+from storage.data import backups, migrations, restores
 from storage.data.backups import Backup
 from storage.errors import RecordNotFound
 from storage.instances.instances import Instance
@@ -105,6 +105,7 @@ def _replaced(call: OrgCall, instance: Instance, backup: Backup, _body: Body) ->
     if instance.needs_room:
         ordering.check_wake(call.requester, instance, "restore")
     instance.restore()
+    migrations.check_none(call.db, instance, "restore")
     if backup.engine_version != instance.engine_version:
         raise Conflict(
             f"the backup is of {backup.engine} {backup.engine_version}, and the instance has become"

@@ -14,6 +14,7 @@ from handlers.calls import OrgCall
 from handlers.instances import capacity_views, certificates, one_time, views
 from specserver import PollAgain, Reply
 from storage.access.projects import Project
+from storage.data import migrations
 from storage.instances import changes, instances, samples
 from storage.instances.instances import Instance
 from storage.network import networks
@@ -111,6 +112,7 @@ def update(call: OrgCall, instance: Instance, body: Body, if_match: str | None =
     call.audit(target=instance.id, detail=body)
     if all(change.status == "applied" for change in ordered):
         return preconditions.tagged(Reply.ok(views.instance(instance)))
+    migrations.check_none(call.db, instance, "change")
     call.start(resizing.resize, instance)
     return _accepted(call, instance)
 
@@ -147,6 +149,7 @@ def erase(call: OrgCall, instance: Instance, if_match: str | None = None) -> Rep
 def pause(call: OrgCall, instance: Instance, if_match: str | None = None) -> Reply:
     _check_unchanged(instance, if_match)
     instance.pause()
+    migrations.check_none(call.db, instance, "pause")
     call.audit(target=instance.id, detail={"name": instance.name})
     call.start(lifecycle.pause, instance)
     return _accepted(call, instance)

@@ -16,17 +16,23 @@ from storage.network import networks
 
 
 def url(
-    call: OrgCall, instance: Instance, action: str, method: str, **claims: str | int
+    call: OrgCall,
+    instance: Instance,
+    action: str,
+    method: str,
+    *,
+    ttl_s: float | None = None,
+    **claims: str | int,
 ) -> dict[str, Any]:
-    """A URL on the instance's cell, good for one use within `reveal_ttl_s`.
+    """A URL on the instance's cell, good for one use within `ttl_s`, by default `reveal_ttl_s`.
 
     `claims` are told to the cell beside those that every URL has.
     """
     cell = cells.fetch(call.db, instance.cell_id)
-    expires_at = call.now + timedelta(seconds=call.services.settings.reveal_ttl_s)
+    expires_at = call.now + timedelta(seconds=ttl_s or call.services.settings.reveal_ttl_s)
     token = _token(call, cell.id, _noted(call, instance, action, expires_at), claims)
     return {
-        "url": f"{cell.public_url}/v1/{action}/{token}",
+        "url": f"{cell.public_url}/v1/{action.replace('_', '-')}/{token}",
         "method": method,
         "expires_at": instants.timestamp(expires_at.replace(microsecond=0)),
     }

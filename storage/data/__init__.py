@@ -1,1 +1,1 @@
-"""Data: backups of instances, and restores of them."""
+"""Data: backups of instances, restores of them, and migrations into instances."""

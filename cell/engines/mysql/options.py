@@ -1,6 +1,6 @@
 """What a server is started with: what is so for all, and what its size decides."""
 
-from cell.runtime.host import EngineFolders
+from cell.runtime.engine_folders import EngineFolders
 from cell.specification import Size
 from gateway import logins
 

@@ -16,8 +16,9 @@ from cell.layout import Site
 from cell.runtime import budget, engine_files, pace
 from cell.runtime.confinement import Mount
 from cell.runtime.engine_files import EnginePath
+from cell.runtime.engine_folders import INSIDE
 from cell.runtime.folder_sizes import size_bytes
-from cell.runtime.host import INSIDE, Host
+from cell.runtime.host import Host
 from cell.runtime.own_threads import in_own_thread
 from cell.runtime.process import LaunchError, Process
 

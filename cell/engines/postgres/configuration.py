@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from cell.engines.driver import EngineRefusal
 from cell.engines.postgres import extensions
 from cell.engines.postgres.sources import Source
-from cell.runtime.host import EngineFolders
+from cell.runtime.engine_folders import EngineFolders
 from cell.specification import Size
 from gateway import logins
 

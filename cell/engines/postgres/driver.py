@@ -98,7 +98,7 @@ class PostgreSQL:
         # As they were last ensured: to look at all their files takes milliseconds.
         self._installed: dict[str, Installation] = {}
         self._spares = Spares()
-        self.wal = WalReplication(host, self._installation, self._superuser)
+        self.wal = WalReplication(host, self.installation, self.superuser)
         self.autovacuum = autovacuum.Autovacuum(host)
         self.counts = statistics.Counts()
         # The server's files are written by the event loop, and where use is measured.
@@ -125,7 +125,7 @@ class PostgreSQL:
     async def provision(self, site: Site, spec: Spec) -> None:
         if await asyncio.to_thread(data_folder.prepare, site):
             return
-        installation = await self._installation(spec.engine_version, site)
+        installation = await self.installation(spec.engine_version, site)
         await asyncio.to_thread(self._copy, installation, site)
         self._spares.refill(installation)
 
@@ -133,7 +133,7 @@ class PostgreSQL:
         await asyncio.to_thread(data_folder.finish, site)
         # An upgrade whose end the cell did not live to see has changed the data already.
         version = data_folder.major(site) or spec.engine_version
-        installation = await self._installation(version, site)
+        installation = await self.installation(version, site)
         self.autovacuum.hold(site)
         given = (self._host, self._family, installation, site, spec.size)
         await asyncio.to_thread(server.write_configuration, *given)
@@ -195,10 +195,10 @@ class PostgreSQL:
         return {name: scram.without_login(each) for name, each in logins.wanted(site).items()}
 
     async def restore_logins(self, site: Site) -> list[str]:
-        return await changed_passwords.restore(site.run, self._superuser(site), logins.wanted(site))
+        return await changed_passwords.restore(site.run, self.superuser(site), logins.wanted(site))
 
     async def resize(self, site: Site, process: Process, size: Size) -> bool:
-        installation = await self._installation(data_folder.major(site) or "", site)
+        installation = await self.installation(data_folder.major(site) or "", site)
         former = (site.configuration / configuration.FILE).read_bytes()
         given = (self._family, installation.source, size, self._host.view(site))
         if configuration.needs_restart(former, wanted := configuration.content(*given)):
@@ -216,7 +216,7 @@ class PostgreSQL:
             return
         # Else it is seen in the copy.
         with contextlib.suppress(NotRunningError, psycopg.Error, UnicodeError):
-            async with connections.administration(site.run, self._superuser(site)) as connection:
+            async with connections.administration(site.run, self.superuser(site)) as connection:
                 await upgrade.refuse(connection)
 
     async def upgrade(self, site: Site, former: Spec, spec: Spec) -> None:  # noqa: ARG002 - the data says
@@ -227,14 +227,14 @@ class PostgreSQL:
         if int(wanted) < int(found):
             raise EngineError(f"PostgreSQL {found} cannot be downgraded to {wanted}")
         await in_own_thread(self._stage, site)
-        old = await self._installation(found, site)
-        new = await self._installation(wanted, site)
+        old = await self.installation(found, site)
+        new = await self.installation(wanted, site)
         async with replacing.replacing(site) as next_site:
             pair = (old, site), (new, next_site)
             await upgrade.upgrade(self._host, self._family, self._installations, *pair)
 
     async def finish(self, site: Site) -> None:
-        await self.counts.run(site, self._superuser(site), int(data_folder.major(site) or 0))
+        await self.counts.run(site, self.superuser(site), int(data_folder.major(site) or 0))
 
     async def snapshot(
         self,
@@ -246,14 +246,14 @@ class PostgreSQL:
         if process is None:
             return await in_own_thread(archive.pack, site.data, target)
         try:
-            return await backup.take(site.run, self._superuser(site), site.data, target)
+            return await backup.take(site.run, self.superuser(site), site.data, target)
         except NotRunningError as error:
             raise EngineError("the server is not responding") from error
         except psycopg.Error as error:
             raise EngineError(f"the server refused the backup: {error}") from error
 
     async def dump_command(self, site: Site, login: Login, database: str) -> ToolCommand:
-        installation = await self._installation(data_folder.major(site) or "", site)
+        installation = await self.installation(data_folder.major(site) or "", site)
         return dumps.command(self._host, installation, site, login, database)
 
     async def recover(self, site: Site, source: Path, at: float, within_s: float) -> None:
@@ -265,17 +265,17 @@ class PostgreSQL:
             if replay is not None:
                 given = (source / taking_over.WAL, next_site.data, self._host.owner(site))
                 await in_own_thread(taking_over.add_wal, *given)
-            installation = await self._installation(data_folder.major(next_site) or "", site)
+            installation = await self.installation(data_folder.major(next_site) or "", site)
             whose = (self._host, self._family, installation, site, next_site)
-            await taking_over.take_over(*whose, self._superuser(site), replay)
+            await taking_over.take_over(*whose, self.superuser(site), replay)
         (site.directory / FRESH).unlink(missing_ok=True)
 
     async def check_files(self, site: Site) -> None:
-        installation = await self._installation(data_folder.major(site) or "", site)
+        installation = await self.installation(data_folder.major(site) or "", site)
         await examination.check_files(self._host, self._installations, installation, site)
 
     async def examine(self, site: Site, login: Login) -> Contents:  # noqa: ARG002 - the contract's
-        return await examination.examine(site, self._superuser(site))
+        return await examination.examine(site, self.superuser(site))
 
     async def erase(self, site: Site) -> None:
         self._storage_limit.forget(site)
@@ -288,9 +288,9 @@ class PostgreSQL:
         return measured(self._host, process, self._storage_limit.look(site, process))
 
     async def hold_writes(self, site: Site, room: Room) -> None:
-        self.unowned_files.look(site, self._superuser(site))
-        await self._storage_limit.end_writers(site, self._superuser(site))
-        await self._storage_limit.make_room(site, self._superuser(site), room)
+        self.unowned_files.look(site, self.superuser(site))
+        await self._storage_limit.end_writers(site, self.superuser(site))
+        await self._storage_limit.make_room(site, self.superuser(site), room)
 
     def refuse_writes(self, site: Site) -> None:
         self._storage_limit.refuse_writes(site)
@@ -299,14 +299,14 @@ class PostgreSQL:
         credential = f"{login.username}:{quote(login.password, safe='')}"
         return f"postgresql://{credential}@{host}:{port}/{roles.DATABASE}?sslmode=verify-full"
 
-    async def _installation(self, major: str, site: Site) -> Installation:
+    async def installation(self, major: str, site: Site) -> Installation:
         source = self._sources.get(major)
         if source is None:
             raise EngineError(f"PostgreSQL {major} is not available in this cell")
         found = self._installed[major] = await self._installations.ensure(source, site)
         return found
 
-    def _superuser(self, site: Site) -> Login:
+    def superuser(self, site: Site) -> Login:
         return Login(roles.SUPERUSER, self._host.secret(site, "postgres"))
 
     def _stage(self, site: Site) -> EnginePath:
@@ -359,7 +359,7 @@ class PostgreSQL:
             with contextlib.suppress(psycopg.OperationalError):
                 await self._tell(site, Login(roles.SUPERUSER, secret), tried)
         if not logins.applied(site):
-            await self._tell(site, self._superuser(site), tried)
+            await self._tell(site, self.superuser(site), tried)
         fresh.unlink(missing_ok=True)
 
     async def _tell(self, site: Site, login: Login, tried: Sequence[Login]) -> None:
@@ -367,7 +367,7 @@ class PostgreSQL:
 
         Those that are tried must work before any other ends.
         """
-        superuser, wanted = self._superuser(site), logins.wanted(site)
+        superuser, wanted = self.superuser(site), logins.wanted(site)
         async with (
             connections.administration(site.run, login) as connection,
             connections.unhindered(connection, site.run, login),
@@ -390,7 +390,7 @@ class PostgreSQL:
         if login == superuser:
             # A new cluster still has the template's, and nobody has had a login to leave anything.
             installation = self._installed.get(str(major))
-            installation = installation or await self._installation(str(major), site)
+            installation = installation or await self.installation(str(major), site)
             await leftovers.clear(site.run, superuser, installation)
         logins.mark_applied(site)
         await ended_logins.take_apart(site.run, superuser, former, major)

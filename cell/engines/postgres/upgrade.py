@@ -29,7 +29,7 @@ from cell.layout import Site
 from cell.runtime import engine_files
 from cell.runtime.confinement import Mount
 from cell.runtime.engine_files import EnginePath
-from cell.runtime.host import INSIDE as INSTANCE
+from cell.runtime.engine_folders import INSIDE as INSTANCE
 from cell.runtime.host import Host
 from cell.runtime.own_threads import in_own_thread
 from cell.runtime.process import LaunchError

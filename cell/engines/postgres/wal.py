@@ -17,7 +17,8 @@ from cell.layout import Site
 from cell.runtime import engine_files
 from cell.runtime.attendants import Attendant
 from cell.runtime.confinement import Mount
-from cell.runtime.host import INSIDE, Host
+from cell.runtime.engine_folders import INSIDE
+from cell.runtime.host import Host
 
 SLOTS = "menagerie_wal_%"
 SPOOL = INSIDE / "wal"

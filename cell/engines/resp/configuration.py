@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cell.engines.driver import Login
-from cell.runtime.host import EngineFolders
+from cell.runtime.engine_folders import EngineFolders
 from cell.specification import Size
 from gateway import logins
 

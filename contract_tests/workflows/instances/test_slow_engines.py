@@ -11,7 +11,7 @@ from sqlalchemy import update
 
 from contract_tests.cell.rig import Rig, running, until
 from contract_tests.workflows.stage import Stage
-from control.cells.client import HttpCells
+from control.cells.http_cells import HttpCells
 from control.cells.signing import Signer
 from control.work import Worker
 from control.workflows.instances.starting import start

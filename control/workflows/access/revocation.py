@@ -32,6 +32,7 @@ PERMISSIONS: Final = {
     "download": "data:export",
     "dump": "data:export",
     "logs": "logs:read",
+    "migration_source": "migrations:write",
     "reveal": "credentials:reveal",
     "rotate": "credentials:rotate",
 }

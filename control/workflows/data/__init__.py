@@ -1,1 +1,1 @@
-"""Data: copies of what instances hold, made, kept and restored."""
+"""Data: copies of what instances hold, made, kept and restored, and data that comes in."""

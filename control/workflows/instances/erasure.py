@@ -7,6 +7,7 @@ from sqlalchemy.orm import Session
 from control.cells.answer_checks import Answer
 from control.cells.client import CellClient, InstanceUnknown
 from control.work import Operation, workflow
+from control.workflows.data import migration_progress
 from control.workflows.instances.subjects import (
     call,
     load,
@@ -15,7 +16,7 @@ from control.workflows.instances.subjects import (
     record,
     rfc3339,
 )
-from storage.data import backup_settings, backups, recovery_windows, restores
+from storage.data import backup_settings, backups, migrations, recovery_windows, restores
 from storage.instances import changes
 from storage.instances.instances import Instance
 
@@ -33,6 +34,7 @@ def delete(op: Operation) -> None:
     def deleted(db: Session, instance: Instance) -> None:
         instance.became_deleted()
         changes.give_up(db, instance.org_id, instance.id)
+        migration_progress.end_with_instance(db, instance)
         kept_until = instance.purge_after
         publish(
             db,
@@ -57,6 +59,8 @@ def erase(op: Operation) -> None:
         instance.became_erased()
         changes.give_up(db, instance.org_id, instance.id)
         # The cell has erased what they tell of.
+        migration_progress.end_with_instance(db, instance)
+        migrations.forget(db, instance)
         restores.forget(db, instance)
         backups.forget(db, instance)
         backup_settings.forget(db, instance)

@@ -1,0 +1,205 @@
+"""A conduit: a unix socket that leads to the one address of a source, and to nothing else.
+
+Instances have no network. The cell looks at the address, connects, makes TLS and checks the
+certificate; what is in the instance speaks plainly through a socket, for as long as the migration
+needs it.
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+import ssl
+import struct
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import structlog
+
+from cell.migrations import addresses
+from cell.migrations.errors import SourceUnreachableError
+from cell.migrations.source_uri import SourceUri
+from cell.runtime import engine_files
+
+SOCKET = ".s.PGSQL.5432"
+CONNECT_WITHIN_S = 15.0
+CHUNK_BYTES = 256 * 1024
+CONNECTIONS_MAX = 16
+SSL_REQUEST = struct.pack("!II", 8, 80877103)
+# Of a message: its kind, and its length with this number.
+HEADER = struct.Struct("!cI")
+LENGTH_BYTES = 4
+SASL = struct.pack("!I", 10)
+BEFORE_LOGIN = (b"N", b"v")
+GREETINGS = (*BEFORE_LOGIN, b"R", b"E")
+GREETING_BYTES_MAX = 64 * 1024
+KEEPALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
+
+log = structlog.get_logger("cell.migrations")
+
+
+class Conduit:
+    """`failure` says why the last connection was not made; `received_bytes` counts what came."""
+
+    def __init__(self, source: SourceUri, excepted: tuple[str, ...]) -> None:
+        self.source = source
+        self.received_bytes = 0
+        self.failure: str | None = None
+        self._excepted = excepted
+        self._context = source.context()
+        self._open: set[asyncio.StreamWriter] = set()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection, until either side ends it."""
+        far: asyncio.StreamWriter | None = None
+        self._open.add(writer)
+        try:
+            if len(self._open) > CONNECTIONS_MAX:
+                return
+            from_source, far = await self._connect()
+            self._open.add(far)
+            self.failure = None
+            await self._carry(reader, writer, from_source, far)
+        except SourceUnreachableError as error:
+            self.failure = str(error)
+            log.info("cell.migration_source_unreachable", reason=self.failure)
+        except (OSError, ssl.SSLError):
+            pass
+        finally:
+            for each in filter(None, (writer, far)):
+                self._open.discard(each)
+                each.transport.abort()
+
+    def end(self) -> None:
+        for writer in tuple(self._open):
+            writer.transport.abort()
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        source = self.source
+        address = await addresses.resolve(source.host, source.port, self._excepted)
+        try:
+            async with asyncio.timeout(CONNECT_WITHIN_S):
+                reader, writer = await asyncio.open_connection(
+                    address, source.port, limit=CHUNK_BYTES
+                )
+                try:
+                    _keep_alive(writer)
+                    if self._context is not None:
+                        await self._secure(reader, writer, self._context)
+                except BaseException:
+                    writer.transport.abort()
+                    raise
+        except TimeoutError as error:
+            raise SourceUnreachableError(
+                f"the source did not answer within {CONNECT_WITHIN_S:.0f} s"
+            ) from error
+        except ssl.SSLCertVerificationError as error:
+            raise SourceUnreachableError(
+                f"the certificate of the source is not valid: {error.verify_message}"
+            ) from error
+        except OSError as error:
+            said = error.strerror or type(error).__name__
+            raise SourceUnreachableError(f"the source cannot be reached: {said}") from error
+        return reader, writer
+
+    async def _secure(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, context: ssl.SSLContext
+    ) -> None:
+        writer.write(SSL_REQUEST)
+        # More than one byte would have come from somebody in between.
+        answer = await reader.read(2)
+        if answer != b"S":
+            raise SourceUnreachableError(
+                "the source does not offer TLS; have it enabled there, or say that TLS is off"
+            )
+        await writer.start_tls(context, server_hostname=self.source.host)
+
+    async def _carry(
+        self,
+        near: asyncio.StreamReader,
+        to_near: asyncio.StreamWriter,
+        far: asyncio.StreamReader,
+        to_far: asyncio.StreamWriter,
+    ) -> None:
+        asked = asyncio.create_task(_pass_on(near, to_far))
+        try:
+            to_near.write(await greeting(far))
+            while block := await far.read(CHUNK_BYTES):
+                self.received_bytes += len(block)
+                to_near.write(block)
+                await to_near.drain()
+        finally:
+            if not to_near.transport.is_closing():
+                to_near.close()
+                with contextlib.suppress(OSError, TimeoutError):
+                    async with asyncio.timeout(CONNECT_WITHIN_S):
+                        await to_near.wait_closed()
+            asked.cancel()
+            await asyncio.gather(asked, return_exceptions=True)
+
+
+async def greeting(far: asyncio.StreamReader) -> bytes:
+    """What a server says first, without the logins that are bound to TLS.
+
+    TLS ends here, and libpq refuses a server that offers them without. Raises
+    SourceUnreachableError where this is no PostgreSQL.
+    """
+    heard = b""
+    while True:
+        try:
+            head = await far.readexactly(HEADER.size)
+            kind, size = HEADER.unpack(head)
+            if kind not in GREETINGS or not LENGTH_BYTES <= size <= GREETING_BYTES_MAX:
+                raise SourceUnreachableError("what answers at the source is no PostgreSQL")
+            content = await far.readexactly(size - LENGTH_BYTES)
+        except asyncio.IncompleteReadError as error:
+            return heard + error.partial
+        if kind == b"R" and content[:4] == SASL:
+            names = [each for each in content[4:].split(b"\0") if each]
+            kept = b"".join(each + b"\0" for each in names if not each.endswith(b"-PLUS"))
+            content = SASL + kept + b"\0"
+            head = HEADER.pack(kind, len(content) + LENGTH_BYTES)
+        heard += head + content
+        if kind not in BEFORE_LOGIN or len(heard) > GREETING_BYTES_MAX:
+            return heard
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while block := await reader.read(CHUNK_BYTES):
+            writer.write(block)
+            await writer.drain()
+        writer.transport.abort()
+
+
+def _keep_alive(writer: asyncio.StreamWriter) -> None:
+    connected = writer.get_extra_info("socket")
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for option, value in KEEPALIVE:
+        connected.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+@contextlib.asynccontextmanager
+async def opened(conduit: Conduit, folder: Path, owner: int | None) -> AsyncIterator[Path]:
+    """In a folder of the cell's that only `owner` can enter; it ends with the block."""
+    path = await asyncio.to_thread(_prepared, folder)
+    server = await asyncio.start_unix_server(conduit.serve, path, limit=CHUNK_BYTES)
+    try:
+        if owner is not None and os.geteuid() == 0:
+            os.chown(folder, 0, owner)
+            os.chown(path, owner, owner)
+        yield folder
+    finally:
+        server.close()
+        conduit.end()
+        await asyncio.to_thread(engine_files.remove, folder)
+
+
+def _prepared(folder: Path) -> Path:
+    """Where the socket will be. The folder's mode is set apart from what the cell's mask allows."""
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o750)
+    path = folder / SOCKET
+    path.unlink(missing_ok=True)
+    return path

@@ -1,0 +1,1 @@
+"""Migrations into PostgreSQL: by its own tools, as the owner, under the limits of the instance."""

@@ -1,0 +1,148 @@
+"""How a migration asks a server: by psql in the instance's sandbox, and never in the cell itself.
+
+Whatever a source says is read by a program that has no rights, no files and little memory.
+"""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from cell.migrations.errors import MigrationError
+from cell.runtime.confined_tools import ConfinedTool, ConfinedToolError, Toolbox
+from cell.runtime.confinement import Mount
+
+CONNECT_TIMEOUT_S = 20
+# Of what a server answers to one question about names and figures.
+ANSWER_BYTES_MAX = 64 * 2**20
+WORDS = ("-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1")
+
+
+class QueryError(MigrationError):
+    """A server refused a statement, or was gone."""
+
+
+@dataclass(frozen=True)
+class DatabasePlace:
+    """A database, as the tools of an instance reach it."""
+
+    environment: dict[str, str] = field(repr=False)
+    mounts: tuple[Mount, ...] = ()
+
+
+def place(
+    folder: str, user: str, password: str, database: str, mounts: tuple[Mount, ...]
+) -> DatabasePlace:
+    environment = {
+        "PGHOST": folder,
+        "PGPORT": "5432",
+        "PGUSER": user,
+        "PGDATABASE": database,
+        "PGSSLMODE": "disable",
+        "PGGSSENCMODE": "disable",
+        "PGCONNECT_TIMEOUT": str(CONNECT_TIMEOUT_S),
+        "PGAPPNAME": "menagerie-migration",
+        "PGCLIENTENCODING": "UTF8",
+        "LC_ALL": "C",
+    }
+    if password:
+        environment["PGPASSWORD"] = password
+    return DatabasePlace(environment, mounts)
+
+
+class PsqlSession:
+    """One connection. A statement that fails ends it."""
+
+    def __init__(self, tool: ConfinedTool) -> None:
+        self._tool = tool
+        self._asking = asyncio.Lock()
+
+    async def rows(self, query: str) -> list[Any]:
+        """What each row holds as JSON; the query has one column of it."""
+        return [orjson.loads(each) for each in await self.lines(query)]
+
+    async def value(self, query: str) -> Any:
+        """Of a query with one row of one column of JSON."""
+        found = await self.rows(query)
+        if len(found) != 1:
+            raise QueryError("the server gave no answer")
+        return found[0]
+
+    async def run(self, *statements: str) -> None:
+        for each in statements:
+            await self.lines(each)
+
+    async def lines(self, query: str) -> list[bytes]:
+        """What it wrote, line by line. Raises QueryError."""
+        mark = secrets.token_hex(16).encode()
+        async with self._asking:
+            try:
+                # A comment at the end of the query must not hide what follows it.
+                self._tool.input.write(query.encode() + b"\n;\n\\echo " + mark + b"\n")
+                await self._tool.input.drain()
+            except OSError:
+                pass
+            return await self._until(mark)
+
+    async def _until(self, mark: bytes) -> list[bytes]:
+        found: list[bytes] = []
+        left = ANSWER_BYTES_MAX
+        while True:
+            try:
+                line = await self._tool.output.readline()
+            except ValueError as error:
+                raise QueryError("the server answered with a line that is too long") from error
+            if not line:
+                await self._explain()
+            if line.rstrip(b"\n") == mark:
+                return found
+            left -= len(line)
+            if left < 0:
+                raise QueryError("the server answered with more than can be read")
+            if line.strip():
+                found.append(line)
+
+    async def _explain(self) -> None:
+        try:
+            await self._tool.ended()
+        except ConfinedToolError as error:
+            raise QueryError(said(str(error))) from error
+        raise QueryError("the connection was closed")
+
+    async def end(self) -> None:
+        await self._tool.end()
+
+
+@contextlib.asynccontextmanager
+async def session(
+    toolbox: Toolbox, program: str, where: DatabasePlace, words: Sequence[str] = ()
+) -> AsyncIterator[PsqlSession]:
+    """Ends with the block. Raises QueryError, also by whatever is asked, if nobody lets it in."""
+    pipe = asyncio.subprocess.PIPE
+    argv = [program, *WORDS, *words]
+    tool = await toolbox.start(
+        argv, where.environment, stdin=pipe, stdout=pipe, mounts=where.mounts
+    )
+    made = PsqlSession(tool)
+    try:
+        yield made
+    finally:
+        await made.end()
+
+
+def said(complaint: str) -> str:
+    """The last error of a tool's complaints, without the program's name before it."""
+    lines = [each.strip() for each in complaint.splitlines() if each.strip()]
+    errors = [each for each in lines if "ERROR:" in each or "FATAL:" in each or "error:" in each]
+    if not errors:
+        return lines[-1] if lines else "it ended without a word"
+    text = errors[-1]
+    for mark in ("FATAL:", "ERROR:", "error:"):
+        if mark in text:
+            text = text.rpartition(mark)[2]
+            break
+    return text.strip()

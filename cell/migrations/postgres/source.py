@@ -1,0 +1,88 @@
+"""The server that has the data, as the tools of an instance reach it through the conduit."""
+
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+from cell.layout import Site
+from cell.migrations import conduit as conduits
+from cell.migrations.conduit import Conduit
+from cell.migrations.errors import MigrationError, SourceUnreachableError
+from cell.migrations.postgres import psql
+from cell.migrations.postgres.psql import DatabasePlace, PsqlSession, QueryError
+from cell.migrations.postgres.tables import ALIKE
+from cell.migrations.postgres.target import PostgresTarget
+from cell.runtime.confined_tools import ConfinedToolError
+from cell.runtime.confinement import Mount
+from cell.runtime.engine_folders import INSIDE
+from cell.runtime.host import Host
+
+NAME_CHARACTERS = 12
+REPEATABLE = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+
+class PostgresSource:
+    """Its tools run in the sandbox of the instance, with the programs of its version."""
+
+    def __init__(self, conduit: Conduit, target: PostgresTarget, folder: str, mount: Mount) -> None:
+        uri = conduit.source
+        self.conduit = conduit
+        self.toolbox = target.toolbox
+        self._psql = target.program("psql")
+        self._place = psql.place(folder, uri.user, uri.password, uri.database, (mount,))
+
+    def place(self) -> DatabasePlace:
+        return self._place
+
+    @contextlib.asynccontextmanager
+    async def session(self) -> AsyncIterator[PsqlSession]:
+        """Raises SourceUnreachableError where nobody answers as it should."""
+        with self.explained():
+            async with psql.session(self.toolbox, self._psql, self._place) as asked:
+                await asked.run(*ALIKE)
+                yield asked
+
+    def replication(self) -> AbstractAsyncContextManager[PsqlSession]:
+        """A connection that makes slots."""
+        words = ["-d", "replication=database"]
+        return psql.session(self.toolbox, self._psql, self._place, words)
+
+    @contextlib.asynccontextmanager
+    async def in_snapshot(self, snapshot: str) -> AsyncIterator[PsqlSession]:
+        """Sees what was there when the snapshot was taken, for as long as whoever took it lives."""
+        async with self.session() as asked:
+            await asked.run(REPEATABLE, f"SET TRANSACTION SNAPSHOT '{snapshot}'")
+            yield asked
+
+    @contextlib.contextmanager
+    def explained(self) -> Iterator[None]:
+        """What went wrong on the way there is said in place of what the tool noticed of it."""
+        try:
+            yield
+        except (QueryError, ConfinedToolError) as error:
+            if (why := self.conduit.failure) is not None:
+                raise SourceUnreachableError(why) from error
+            if isinstance(error, ConfinedToolError):
+                raise MigrationError(psql.said(str(error))) from error
+            raise
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    host: Host, conduit: Conduit, target: PostgresTarget
+) -> AsyncIterator[PostgresSource]:
+    """For as long as the block lasts."""
+    site = target.instance.site
+    folder = folder_of(site)
+    async with conduits.opened(conduit, folder, host.owner(site)):
+        inside = INSIDE / "source"
+        seen = inside if host.hides_files else folder
+        mount = Mount(folder.resolve(), inside, writable=False)
+        yield PostgresSource(conduit, target, str(seen), mount)
+
+
+def folder_of(site: Site) -> Path:
+    """Among the folders of sockets, where paths are short enough for one."""
+    run = site.run.top
+    return run.with_name(f"{run.name[-NAME_CHARACTERS:]}-source")

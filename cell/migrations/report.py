@@ -1,0 +1,84 @@
+"""What is found before anything is changed, and how both sides differ: bounded texts."""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from cell.timestamps import moment
+
+Severity = Literal["info", "warning", "blocking"]
+FINDINGS_MAX = 200
+TEXT_CHARACTERS_MAX = 500
+ORDER = {"blocking": 0, "warning": 1, "info": 2}
+
+
+@dataclass(frozen=True)
+class PreflightFinding:
+    severity: Severity
+    code: str
+    message: str
+    remedy: str | None = None
+    object: str | None = None
+
+    def told(self) -> dict[str, Any]:
+        return {
+            "severity": self.severity,
+            "code": self.code,
+            "object": self.object and bounded(self.object),
+            "message": bounded(self.message),
+            "remedy": self.remedy and bounded(self.remedy),
+        }
+
+
+@dataclass(frozen=True)
+class PreflightReport:
+    engine: str | None
+    version: str | None
+    size_bytes: int | None
+    findings: tuple[PreflightFinding, ...]
+
+    @property
+    def blocking(self) -> list[PreflightFinding]:
+        return [each for each in self.findings if each.severity == "blocking"]
+
+    def told(self) -> dict[str, Any]:
+        ordered = sorted(self.findings, key=lambda each: ORDER[each.severity])
+        return {
+            "checked_at": moment(time.time()),
+            "source": {
+                "engine": self.engine,
+                "version": self.version and self.version[:100],
+                "size_bytes": self.size_bytes,
+            },
+            "findings": [each.told() for each in ordered[:FINDINGS_MAX]],
+        }
+
+
+@dataclass(frozen=True)
+class Difference:
+    object: str
+    source: str
+    target: str
+
+
+def verification(tables: int, rows: int, differences: Iterable[Difference]) -> dict[str, Any]:
+    return {
+        "verified_at": moment(time.time()),
+        "tables_compared": tables,
+        "rows_compared": rows,
+        "differences": [
+            {
+                "object": bounded(each.object),
+                "source": bounded(each.source),
+                "target": bounded(each.target),
+            }
+            for each in list(differences)[:FINDINGS_MAX]
+        ],
+    }
+
+
+def bounded(text: str) -> str:
+    text = "".join(character if character.isprintable() else " " for character in text)
+    most = TEXT_CHARACTERS_MAX
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -1,0 +1,247 @@
+"""Migrations at work: each in a task of its own, from the state that its record says to its end."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import structlog
+
+from cell.engines.driver import EngineError
+from cell.engines.postgres.driver import PostgreSQL
+from cell.instances.hosted import HostedInstance
+from cell.instances.pools import owner_of
+from cell.instances.reasons import for_owner
+from cell.instances.supervisor import Supervisor
+from cell.migrations import spool
+from cell.migrations.errors import MigrationError, NotCaughtUpError
+from cell.migrations.postgres.migration import ConnectionMigration, UploadMigration
+from cell.migrations.postgres.sync import SyncMigration
+from cell.migrations.postgres.target import PostgresTarget
+from cell.migrations.record import Migration, MigrationRecords, Status
+from cell.migrations.report import PreflightReport, bounded
+from cell.migrations.work import MigrationWork
+from cell.runtime.confined_tools import ConfinedToolError
+from cell.runtime.own_threads import in_own_thread
+from cell.settings import CellSettings
+from specserver import Unavailable
+
+log = structlog.get_logger("cell.migrations")
+
+AWAKE_S = 30.0
+LOOK_EVERY_S = 0.2
+RUNNING_WITHIN_S = 900.0
+AGAIN_S = 2.0
+FULL = "the storage of the instance was full; choose more storage or a larger size (resize)"
+FAILURES = (MigrationError, ConfinedToolError, EngineError, OSError, Unavailable)
+Engine = UploadMigration | ConnectionMigration | SyncMigration
+
+
+class MigrationRun:
+    def __init__(self, task: asyncio.Task[None]) -> None:
+        self.task = task
+        self.wants_cutover = asyncio.Event()
+
+
+class MigrationRuns:
+    def __init__(
+        self, settings: CellSettings, supervisor: Supervisor, records: MigrationRecords
+    ) -> None:
+        self._settings = settings
+        self._supervisor = supervisor
+        self._records = records
+        self._runs: dict[str, MigrationRun] = {}
+
+    def resume(self, instance: HostedInstance, record: Migration) -> None:
+        """One that waits for its source has nothing to do."""
+        if record.ending is not None:
+            self._begin(instance, record, self._end(instance, record, record.ending))
+        elif record.status != "awaiting_source":
+            self._begin(instance, record, self._work(instance, record))
+
+    def cut_over(self, record: Migration) -> None:
+        """Told once by the record too, lest a restart forgets it."""
+        record.status = "cutting_over"
+        self._records.save(record)
+        run = self._runs.get(record.migration_id)
+        if run is not None:
+            run.wants_cutover.set()
+
+    async def cancel(
+        self, instance: HostedInstance, record: Migration, reason: str | None = None
+    ) -> None:
+        """What it made is removed afterwards; a migration that is ending already goes on so."""
+        if record.status == "cancelling":
+            return
+        record.status, record.ending, record.reason = "cancelling", "cancelled", reason
+        self._records.save(record)
+        await self._stop(record)
+        self._begin(instance, record, self._end(instance, record, "cancelled"))
+
+    async def until_ended(self, record: Migration, within_s: float) -> None:
+        """Or for as long; it goes on then."""
+        if (run := self._runs.get(record.migration_id)) is not None:
+            await asyncio.wait({run.task}, timeout=within_s)
+
+    async def _stop(self, record: Migration) -> None:
+        run = self._runs.pop(record.migration_id, None)
+        if run is not None:
+            run.task.cancel()
+            await asyncio.gather(run.task, return_exceptions=True)
+
+    def _begin(
+        self, instance: HostedInstance, record: Migration, work: Coroutine[Any, Any, None]
+    ) -> None:
+        awake = self._awake(instance, work)
+        self._runs[record.migration_id] = MigrationRun(self._supervisor.spawn(awake))
+
+    async def _awake(self, instance: HostedInstance, work: Coroutine[Any, Any, None]) -> None:
+        """The instance does not fall asleep meanwhile."""
+        task = asyncio.ensure_future(work)
+        try:
+            while not task.done():
+                instance.touch(AWAKE_S)
+                await asyncio.wait({task}, timeout=AWAKE_S / 2)
+            task.result()
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _work(self, instance: HostedInstance, record: Migration) -> None:
+        try:
+            await self._run(instance, record)
+        except FAILURES as error:
+            reason = bounded(for_owner(str(error)) or type(error).__name__)
+        except Exception as error:
+            log.exception("cell.migration_broken", migration_id=record.migration_id, exc_info=error)
+            reason = "an internal error"
+        else:
+            return
+        if instance.metrics.storage_bytes > instance.record.spec.size.storage_bytes:
+            reason = f"{FULL} ({reason})"
+        log.warning("cell.migration_failed", migration_id=record.migration_id, reason=reason)
+        record.ending, record.reason = "failed", reason
+        self._records.save(record)
+        await self._end(instance, record, "failed")
+
+    async def _run(self, instance: HostedInstance, record: Migration) -> None:
+        await self._until_running(instance)
+        engine = await self._engine(instance, record)
+        if record.status == "preflight":
+            report = await self._preflight(instance, engine)
+            record.preflight = report.told()
+            self._records.save(record)
+            if blocking := report.blocking:
+                raise MigrationError(blocking[0].message)
+            if record.dry_run:
+                await self._end(instance, record, "completed")
+                return
+            engine.work.enter("copying")
+        if "swap" not in record.made:
+            if record.status == "copying" or not isinstance(engine, SyncMigration):
+                engine.work.enter("copying")
+                async with self._place(instance):
+                    await engine.copy()
+            if isinstance(engine, SyncMigration):
+                await self._sync(engine, record)
+        await engine.swap()
+        await self._end(instance, record, "completed")
+
+    async def _preflight(self, instance: HostedInstance, engine: Engine) -> PreflightReport:
+        within_s = self._settings.migration_silence_s
+        async with self._place(instance):
+            try:
+                async with asyncio.timeout(within_s):
+                    return await engine.preflight()
+            except TimeoutError as error:
+                raise MigrationError(
+                    f"the source did not answer within {within_s:.0f} s what the preflight asked; "
+                    "a lock may be held there"
+                ) from error
+
+    async def _sync(self, engine: SyncMigration, record: Migration) -> None:
+        wants_cutover = self._runs[record.migration_id].wants_cutover
+        if record.status in ("cutting_over", "verifying"):
+            wants_cutover.set()
+        else:
+            engine.work.enter("syncing")
+        while True:
+            try:
+                return await engine.follow(wants_cutover)
+            except NotCaughtUpError as error:
+                wants_cutover.clear()
+                engine.work.enter("syncing")
+                engine.refused = record.reason = str(error)
+
+    async def _end(self, instance: HostedInstance, record: Migration, ending: Status) -> None:
+        """It has ended once nothing of it is left where it does not belong."""
+        record.ending = ending
+        self._records.save(record)
+        left = await self._leave(instance, record)
+        if ending == "completed":
+            left = left and f"the data is there, but {left}"
+        record.reason = "; ".join(filter(None, (record.reason, left))) or None
+        if record.reason:
+            record.reason = bounded(record.reason)
+        await in_own_thread(spool.remove, instance)
+        record.status, record.ending = ending, None
+        self._records.save(record)
+        log.info("cell.migration_ended", migration_id=record.migration_id, status=ending)
+
+    async def _leave(self, instance: HostedInstance, record: Migration) -> str | None:
+        """Tries for a while; what remains is said."""
+        began = time.monotonic()
+        while record.made:
+            try:
+                engine = await self._engine(instance, record)
+                if instance.usable:
+                    await engine.drop()
+                await engine.leave()
+                if "database" not in record.made or instance.record.desired == "erased":
+                    break
+                why = "the instance is not running"
+            except FAILURES as error:
+                why = for_owner(str(error))
+            # An engine that is starting again is waited for.
+            comes_back = instance.record.desired == "running" and not instance.usable
+            within_s = RUNNING_WITHIN_S if comes_back else self._settings.migration_leave_s
+            if time.monotonic() - began > within_s or instance.record.desired == "erased":
+                names = " and ".join(f"the {kind} {name}" for kind, name in record.made.items())
+                return f"{names} could not be removed: {why}" if names else None
+            await asyncio.sleep(AGAIN_S)
+        return None
+
+    async def _engine(self, instance: HostedInstance, record: Migration) -> Engine:
+        driver = instance.driver
+        if not isinstance(driver, PostgreSQL):
+            raise MigrationError(f"{driver.engine} takes no migrations")
+        version = instance.record.spec.engine_version
+        target = PostgresTarget(
+            *(self._supervisor.host, instance, driver),
+            await driver.installation(version, instance.site),
+            partial(self._supervisor.login, instance),
+            f"migration_{record.suffix}",
+        )
+        work = MigrationWork(self._settings, instance, record, partial(self._records.save, record))
+        if record.kind == "upload":
+            return UploadMigration(work, target)
+        uri = self._records.source(record)
+        if uri is None:
+            raise MigrationError("how to connect to the source is not known any more; begin anew")
+        kind = SyncMigration if record.mode == "copy_and_sync" else ConnectionMigration
+        return kind(work, target, self._supervisor.host, uri)
+
+    async def _until_running(self, instance: HostedInstance) -> None:
+        """An engine may be starting, as with the cell."""
+        deadline = time.monotonic() + RUNNING_WITHIN_S
+        while not instance.usable:
+            if instance.record.desired != "running" or time.monotonic() > deadline:
+                raise MigrationError(f"the instance is {instance.status}")
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    @asynccontextmanager
+    async def _place(self, instance: HostedInstance) -> AsyncIterator[None]:
+        async with self._supervisor.pools.migrations.turn(owner_of(instance.record)):
+            yield

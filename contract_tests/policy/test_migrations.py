@@ -1,0 +1,85 @@
+"""What can be migrated into which engine, and how often progress is told."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from control.policy import migrations as rules
+from control.policy.catalogue import ENGINES
+
+NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
+UNKNOWN = dict.fromkeys(("bytes_done", "bytes_total", "tables_done", "tables_total"))
+
+
+def pointers(engine: str, kind: str, form: str | None = None, mode: str = "copy") -> list[str]:
+    source = {"kind": kind} | ({} if form is None else {"format": form})
+    found = rules.check_request(engine, {"source": source, "mode": mode})
+    return [one["pointer"] for one in found]
+
+
+def test_targets_are_engines() -> None:
+    assert set(rules.TARGETS) < set(ENGINES)
+
+
+@pytest.mark.parametrize("engine", rules.TARGETS)
+def test_an_engine_takes_its_own_formats(engine: str) -> None:
+    target = rules.TARGETS[engine]
+    every = {form for one in rules.TARGETS.values() for form in one.formats}
+    refused = {form for form in every if pointers(engine, "upload", form)}
+    assert refused == every - set(target.formats)
+    assert pointers(engine, "upload") == []
+
+
+@pytest.mark.parametrize("engine", rules.TARGETS)
+def test_a_server_has_no_format_and_a_file_no_changes(engine: str) -> None:
+    no_server = [] if engine != "duckdb" else ["/source/kind"]
+    assert pointers(engine, "connection") == no_server
+    assert pointers(engine, "connection", mode="copy_and_sync") == no_server
+    assert pointers(engine, "connection", "rdb") == [*no_server, "/source/format"]
+    assert pointers(engine, "upload", mode="copy_and_sync") == ["/mode"]
+
+
+@pytest.mark.parametrize("engine", rules.TARGETS)
+def test_only_postgresql_has_a_way_back(engine: str) -> None:
+    assert rules.check_cutover(engine, {}) == rules.check_cutover(engine, {"keep_way_back_s": 0})
+    assert rules.check_cutover(engine, {}) == []
+    found = rules.check_cutover(engine, {"keep_way_back_s": 1})
+    assert [one["pointer"] for one in found] == (
+        [] if engine in {"postgres", "timescaledb"} else ["/keep_way_back_s"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("figures", "percent"),
+    [
+        ({}, None),
+        ({"bytes_done": 1, "bytes_total": 3}, 33),
+        ({"bytes_done": 4, "bytes_total": 3}, 100),
+        ({"bytes_done": 0, "bytes_total": 0, "tables_done": 1, "tables_total": 2}, 50),
+        ({"bytes_done": None, "bytes_total": 3}, None),
+        ({"bytes_done": 2**53, "bytes_total": 2**53}, 100),
+    ],
+)
+def test_how_much_has_been_copied(figures: dict[str, Any], percent: int | None) -> None:
+    assert rules.percent({**UNKNOWN, **figures}) == percent
+
+
+@pytest.mark.parametrize(
+    ("status", "after_s", "done", "told", "is_told"),
+    [
+        ("copying", 29.9, 9, 0, False),
+        ("copying", 29.9, 10, 0, True),
+        ("copying", 30, 0, 0, True),
+        ("copying", 1, None, 5, False),
+        ("copying", 1, 10, None, True),
+        ("syncing", 299, 100, 100, False),
+        ("syncing", 300, 100, 100, True),
+    ],
+)
+def test_progress_is_told_by_time_and_by_amount(
+    status: str, after_s: float, done: int | None, told: int | None, is_told: bool
+) -> None:
+    before = NOW - timedelta(seconds=after_s)
+    assert rules.is_told(status, NOW, done, before, told) is is_told
+    assert rules.is_told(status, NOW, done, None, None)

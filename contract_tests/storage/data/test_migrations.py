@@ -1,0 +1,148 @@
+"""Migrations as records: their transitions, one at a time, and by which index they are found."""
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import pytest
+
+from contract_tests.storage import tenants
+from contract_tests.storage.query_plans import query_plans
+from storage.data import migrations
+from storage.data.migrations import ENDED, STATUSES, Migration
+from storage.database import Database
+from storage.errors import RecordNotFound, StateConflict
+from storage.instances.instances import Instance
+
+NOW: Final = datetime(2026, 11, 26, 12, tzinfo=UTC)
+OPEN: Final = [status for status in STATUSES if status not in ENDED]
+TOLD: Final[dict[str, Any]] = {
+    "reason": None,
+    "source_received_at": None,
+    "preflight": None,
+    "progress": None,
+    "verification": None,
+    "way_back_until": None,
+}
+
+
+def made(status: str, **values: Any) -> Migration:
+    return Migration(status=status, mode="copy_and_sync", **values)
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_what_is_unfinished_can_be_cancelled(status: str) -> None:
+    migration = made(status, status_reason="why")
+    if status in ENDED:
+        with pytest.raises(StateConflict, match=f"cannot cancel a migration that is {status}"):
+            migration.cancel()
+        assert (migration.status, migration.status_reason) == (status, "why")
+    else:
+        migration.cancel()
+        assert migration.status == "cancelling"
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_what_syncs_can_be_cut_over(status: str) -> None:
+    migration = made(status)
+    if status == "syncing":
+        migration.cut_over(60, NOW)
+        assert (migration.status, migration.cutover_at) == ("cutting_over", NOW)
+        migration.cutover_failed("why")
+        assert (migration.status, migration.status_reason) == ("syncing", "why")
+        assert (migration.keep_way_back_s, migration.cutover_at) == (None, None)
+        return
+    with pytest.raises(StateConflict, match=f"cannot cut over a migration that is {status}"):
+        migration.cut_over(60, NOW)
+    assert (migration.status, migration.cutover_at) == (status, None)
+
+
+@pytest.mark.parametrize("status", STATUSES)
+@pytest.mark.parametrize("told", STATUSES)
+def test_the_cell_is_followed_until_it_ends(status: str, told: str) -> None:
+    migration = made(status)
+    migration.was_observed({**TOLD, "status": told, "reason": "why"}, NOW)
+    if status in ENDED or (status == "cancelling" and told not in ENDED):
+        assert (migration.status, migration.completed_at) == (status, None)
+    else:
+        assert migration.status == told
+        assert migration.status_reason == (None if told == "completed" else "why")
+        assert migration.completed_at == (NOW if told in ENDED else None)
+
+
+@pytest.mark.parametrize("told", OPEN)
+def test_a_cutover_that_was_asked_for_is_not_taken_back_by_what_was_before(told: str) -> None:
+    migration = made("syncing")
+    migration.cut_over(0, NOW)
+    migration.was_observed({**TOLD, "status": told}, NOW)
+    before = {"awaiting_source", "preflight", "copying", "syncing"}
+    assert migration.status == ("cutting_over" if told in before else told)
+
+
+def test_what_is_known_is_not_forgotten_by_an_answer_without_it() -> None:
+    migration = made("copying", progress={"bytes_done": 1})
+    migration.was_observed({**TOLD, "status": "copying"}, NOW)
+    assert migration.progress == {"bytes_done": 1}
+
+
+def one(db: Any, instance: Instance) -> Migration:
+    return migrations.request(
+        *(db, instance),
+        source={"kind": "upload"},
+        mode="copy",
+        dry_run=False,
+        requested_by=None,
+    )
+
+
+def test_the_database_allows_one_at_a_time(database: Database) -> None:
+    with database.write() as db:
+        instance = tenants.instance(db, tenants.make(db))
+        first = one(db, instance)
+        first.became_failed("why", NOW)
+        second = one(db, instance)
+        assert migrations.unfinished(db, instance) is second
+        with pytest.raises(StateConflict, match=f"pause an instance .*{second.id}"):
+            migrations.check_none(db, instance, "pause")
+    said = "a migration is being made into the instance"
+    with pytest.raises(StateConflict, match=said), database.write() as db:
+        one(db, instance)
+
+
+def test_what_is_found_is_the_instances_own(database: Database) -> None:
+    with database.write() as db:
+        tenant = tenants.make(db)
+        instance, other = (tenants.instance(db, tenant) for _ in range(2))
+        mine = one(db, instance)
+        assert migrations.fetch(db, instance, mine.id) is mine
+        with pytest.raises(RecordNotFound):
+            migrations.fetch(db, other, mine.id)
+        assert migrations.watched_cells(db) == [instance.cell_id]
+        (found,) = migrations.watched(db, instance.cell_id, after="", limit=10)
+        assert found.id == mine.id
+        assert migrations.watched(db, instance.cell_id, after=mine.id, limit=10) == []
+        mine.became_cancelled(None, NOW)
+        db.flush()
+        assert migrations.watched_cells(db) == []
+        mine.way_back_until = NOW
+        db.flush()
+        assert migrations.watched_cells(db) == [instance.cell_id]
+        instance.desired_status = "deleted"
+        db.flush()
+        assert migrations.watched_cells(db) == []
+        migrations.forget(db, instance)
+        assert migrations.page(db, instance, limit=5, after=None).items == []
+
+
+def test_no_query_reads_them_all(database: Database) -> None:
+    with database.write() as db:
+        instance = tenants.instance(db, tenants.make(db))
+        with query_plans(db) as plans:
+            migrations.unfinished(db, instance)
+            migrations.page(db, instance, limit=5, after=None)
+            migrations.page_of_org(
+                *(db, instance.org_id), teams=None, limit=5, after=None, status=None
+            )
+            migrations.watched(db, instance.cell_id, after="", limit=5)
+            migrations.watched_cells(db)
+    of_migrations = [step for step in plans if "migrations" in step]
+    assert all("INDEX" in step for step in of_migrations), of_migrations
