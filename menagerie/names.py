@@ -10,6 +10,7 @@ OTHERS = frozenset(
     f"{PREFIX}{name}"
     for name in (
         *("API_KEY", "CA_FILE", "ORG", "OUTPUT", "PROFILE", "PROJECT", "SESSION_TOKEN"),
+        "SOURCE_URI",
         *("CONFIG", "NO_SYSTEM_PACKAGES"),
         *("ENGINE", "OWNER_FD", "PARENT_PID"),
     )

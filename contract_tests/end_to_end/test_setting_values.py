@@ -35,7 +35,11 @@ UNUSABLE = [
 
 def test_each_time_has_a_longest() -> None:
     """Without one, a date past the year 9999 is an error of each request that computes it."""
-    fields = {name: each for name, each in Settings.model_fields.items() if name.endswith("_s")}
+    fields = {
+        name: each
+        for name, each in Settings.model_fields.items()
+        if name.endswith("_s") and not name.endswith("_per_s")
+    }
     assert len(fields) > 5
     assert [
         name

@@ -24,6 +24,7 @@ from cell.runtime.confinement import Sandbox
 from cell.runtime.host import Host
 from cell.specification import Size
 from contract_tests.by_day import one_in
+from contract_tests.cell.rig import until
 from contract_tests.isolation.syscalls import ASKING
 
 SIZE = Size("s0", 0.5, 2**30, 10**9, 20)
@@ -155,10 +156,15 @@ def test_an_engine_is_limited_by_its_user_too(tmp_path: Path) -> None:
         if host.owner(site := layout.site(f"inst_{ULID()}", 299_141)) is None:
             pytest.skip("engines have no uid of their own here")
         site.make(host.owner(site))
-        program = "print(open('/proc/self/limits').read(), flush=True)"
+        program = (
+            "import time; print(open('/proc/self/limits').read(), flush=True); time.sleep(600)"
+        )
 
         async def run() -> None:
             process = await host.start(site, [sys.executable, "-I", "-S", "-c", program], {}, SIZE)
+            # One that ends by itself may have done so before anybody could look.
+            until(lambda: "Max realtime timeout" in site.log.read_text(), "its limits are told")
+            process.signal(signal.SIGKILL)
             await process.ended()
 
         asyncio.run(run())

@@ -11,6 +11,7 @@ from contract_tests.api.rows import (
     Estate,
     domain,
     is_problem,
+    migrating,
     path_of,
     restored,
     send,
@@ -34,6 +35,7 @@ LISTS = {
     "instances.list": "instance_id",
     "instances.list_in_project": "instance_id",
     "branches.list": "branch_id",
+    "migrations.list": "migration_id",
     "projects.list": "project_id",
 }
 """And which of a team's ids each shows."""
@@ -68,7 +70,7 @@ class Company:
         path = f"{tenant.path}/instances/{instance_id}"
         branch = house.post(f"{path}/branches", tenant.key, json={"name": "branch"})
         made_of_it = domain(house, tenant, instance_id), *restored(house, tenant, instance_id)
-        estate = Estate(tenant, instance_id, *made_of_it)
+        estate = Estate(tenant, instance_id, *made_of_it, migrating(house, tenant, instance_id))
         return {**estate.ids, "branch_id": branch.json()["id"]}
 
     def person(self, *, role: str = "member", teams_only: bool = True, **roles: str) -> Person:

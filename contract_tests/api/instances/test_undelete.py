@@ -10,6 +10,7 @@ from contract_tests.api.harness import CELL_ID, House, Tenant
 from contract_tests.api.rows import is_problem
 from contract_tests.workflows.known import take_turn
 from control.policy.sizes import MIB
+from control.workflows.instances.resuming import NONE
 from storage.catalogue import cells
 from storage.database import now
 from storage.events.audit import AuditEntry
@@ -125,7 +126,7 @@ def test_data_that_the_cell_lost_does_not_come_back_empty(house: House, tenant: 
     house.settle()
     found = look(house, tenant, instance_id)
     assert found["status"] == "paused"
-    assert found["status_reason"] == "resuming failed: the cell no longer has the instance"
+    assert found["status_reason"] == f"resuming failed: {NONE}"
     assert house.cell.observe(instance_id) is None
 
 
