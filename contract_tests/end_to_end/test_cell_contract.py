@@ -1,6 +1,5 @@
 """What the control plane relies on in a cell: the real one and the tests' fake keep the same."""
 
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -9,29 +8,17 @@ import pytest
 
 from contract_tests.cell import rig
 from contract_tests.cell.rig import LARGER, new_id
-from contract_tests.end_to_end.patient import patient
-from contract_tests.workflows.fake_cell import FakeCell
-from control.cells.client import CellClient, CellFailed, CellRefused, HttpCell, InstanceUnknown
-from control.cells.signing import Signer
+from contract_tests.end_to_end.either_cell import KINDS, of_kind
+from control.cells.client import CellClient, CellFailed, CellRefused, InstanceUnknown
 from control.work import LeaseLost
 
 
-@pytest.fixture(scope="module", params=["fake", "real"])
+@pytest.fixture(scope="module", params=KINDS)
 def cell(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[CellClient]:
-    home = tmp_path_factory.mktemp("contract")
-    if request.param == "fake":
-        yield FakeCell(home / "fake.db")
-        return
-    with rig.running(home / "cell") as real:
-        client = HttpCell(
-            real.cell_id, f"http+unix://{real.socket}", Signer(real.key, clock=time.time)
-        )
-        try:
-            yield patient(client)
-        finally:
-            client.close()
+    with of_kind(request.param, tmp_path_factory.mktemp("contract")) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

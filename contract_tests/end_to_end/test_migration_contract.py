@@ -2,42 +2,29 @@
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final, cast
 
 import pytest
 
 from contract_tests.cell import rig
 from contract_tests.cell.rig import new_id
+from contract_tests.end_to_end.either_cell import KINDS, of_kind
 from contract_tests.end_to_end.patient import patient
 from contract_tests.workflows.fake_cell import FakeCell
 from control.cells.answer_checks import fault
-from control.cells.client import CellClient, CellRefused, HttpCell, InstanceUnknown
+from control.cells.client import CellClient, CellRefused, InstanceUnknown
 from control.cells.migrations import CellMigrations
-from control.cells.signing import Signer
 from control.work import LeaseLost
 
-HANDLERS: Final = Path(rig.__file__).parents[2] / "cell" / "handlers" / "migrations.py"
-IS_THERE: Final = "cannot run migrations yet" not in HANDLERS.read_text()
 UPLOAD: Final = {"source": {"kind": "upload", "format": None}, "mode": "copy", "dry_run": True}
 
 
-@pytest.fixture(scope="module", params=["fake", *(["real"] if IS_THERE else [])])
+@pytest.fixture(scope="module", params=KINDS)
 def cell(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[CellClient]:
-    home = tmp_path_factory.mktemp("contract")
-    if request.param == "fake":
-        yield FakeCell(home / "fake.db")
-        return
-    with rig.running(home / "cell") as real:
-        client = HttpCell(
-            real.cell_id, f"http+unix://{real.socket}", Signer(real.key, clock=time.time)
-        )
-        try:
-            yield patient(client)
-        finally:
-            client.close()
+    with of_kind(request.param, tmp_path_factory.mktemp("contract")) as made:
+        yield made
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import pytest
 import structlog
 
 from contract_tests import published
+from contract_tests.databases import DIALECTS, Databases
 from contract_tests.workflows.stage import Stage
 
 
@@ -29,5 +30,17 @@ def _events_are_described() -> Iterator[None]:
 @pytest.fixture
 def stage(database_url: str, tmp_path: Path) -> Iterator[Stage]:
     made = Stage(database_url, tmp_path / "cell.db")
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module", params=DIALECTS)
+def one_stage(
+    request: pytest.FixtureRequest, databases: Databases, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stage]:
+    """For a whole module, where every test brings an instance of its own."""
+    made = Stage(
+        databases.migrated(str(request.param)), tmp_path_factory.mktemp("cell") / "cell.db"
+    )
     yield made
     made.close()

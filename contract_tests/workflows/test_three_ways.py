@@ -136,17 +136,6 @@ OFTEN_KILLED = {"instances.provision", "instances.pause"}
 EACH_STEP = [(kind, step) for kind, steps in STEPS.items() for step in steps]
 
 
-@pytest.fixture(scope="module", params=DIALECTS)
-def one_stage(
-    request: pytest.FixtureRequest, databases: Databases, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Stage]:
-    made = Stage(
-        databases.migrated(str(request.param)), tmp_path_factory.mktemp("cell") / "cell.db"
-    )
-    yield made
-    made.close()
-
-
 @pytest.fixture
 def stage(one_stage: Stage) -> Iterator[Stage]:
     """One stage for the whole module: every test brings an instance of its own."""

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from contract_tests.by_day import one_in
-from contract_tests.databases import DIALECTS, Databases
 from contract_tests.workflows.data import migrating
 from contract_tests.workflows.fake_cell import nothing
 from contract_tests.workflows.fake_migrations import checked, compared, copied, moment
@@ -48,17 +47,6 @@ CASES = {
     )
 }
 EACH_STEP = [(case, step) for case in CASES for step in (case, "record")]
-
-
-@pytest.fixture(scope="module", params=DIALECTS)
-def one_stage(
-    request: pytest.FixtureRequest, databases: Databases, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Stage]:
-    made = Stage(
-        databases.migrated(str(request.param)), tmp_path_factory.mktemp("cell") / "cell.db"
-    )
-    yield made
-    made.close()
 
 
 @pytest.fixture

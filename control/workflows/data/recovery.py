@@ -11,6 +11,7 @@ from control.cells.client import CellClient
 from control.work import GiveUp, Operation, workflow
 from control.workflows.data.backups import DEADLINE_S
 from control.workflows.data.before_change import find, patiently
+from control.workflows.data.restores import completed
 from control.workflows.instances.lifecycle import put, usable
 from control.workflows.instances.starting import start
 from control.workflows.instances.subjects import call, load, publish, publish_failed, rfc3339
@@ -168,17 +169,4 @@ def _recovered(db: Session, instance: Instance, observed: Answer | None) -> None
             told = {"phase": phase, "generation": generation, "overlap_until": None}
             publish(db, instance, "instance.credentials.rotated.v1", **told)
     instance.credentials_generation, instance.credentials_overlap_until = generation, None
-    restore = restores.into(db, instance, "in_place")
-    if restore is None:
-        return
-    restore.became_completed(now(db))
-    publish(
-        db,
-        instance,
-        "restore.completed.v1",
-        restore_id=restore.id,
-        backup_id=restore.backup_id,
-        at=None,
-        mode="in_place",
-        target_instance_id=instance.id,
-    )
+    completed(db, instance, "in_place")

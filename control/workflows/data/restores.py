@@ -50,7 +50,7 @@ def new_instance(op: Operation) -> None:
         instance = load(op, db)
         if instance.status == "provisioning":
             became_ready(db, instance, observed)
-            _completed(db, instance, "new_instance")
+            completed(db, instance, "new_instance")
         else:
             _left(db, instance, "new_instance")
 
@@ -95,7 +95,7 @@ def in_place(op: Operation) -> None:
         instance = load(op, db)
         if instance.status == "restoring":
             instance.became_running(now(db))
-            _completed(db, instance, "in_place")
+            completed(db, instance, "in_place")
         else:
             _left(db, instance, "in_place")
 
@@ -137,7 +137,8 @@ def _begun(db: Session, instance: Instance, mode: str) -> Restore | None:
     return restore
 
 
-def _completed(db: Session, instance: Instance, mode: str) -> None:
+def completed(db: Session, instance: Instance, mode: str) -> None:
+    """The one under way of that mode, if there is any; and it is told."""
     restore = restores.into(db, instance, mode)
     if restore is None:
         return
