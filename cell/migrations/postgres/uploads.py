@@ -98,7 +98,7 @@ def _of_archive(
     count = len(listed.of("TABLE DATA"))
     name = "custom" if form == "postgres_custom" else "directory"
     yield PreflightFinding(
-        "info", "format", f"the file is in the {name} format, with {count} tables"
+        "info", "format", f"the file is in the {name} format; tables in it: {count}"
     )
     kinds = {LEFT_OUT[each.kind] for each in listed.entries if each.kind in LEFT_OUT}
     for kind in sorted(kinds):
