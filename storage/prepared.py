@@ -103,7 +103,9 @@ class Insertion:
 
     def _form(self, dialect: Dialect, given: dict[str, Any]) -> "_InsertForm":
         statement = self._statement(dialect.name)
-        compiled = statement.compile(dialect=dialect, column_keys=list(given))
+        # One that selects what it inserts names its parameters itself.
+        keys = None if statement.select is not None else list(given)
+        compiled = statement.compile(dialect=dialect, column_keys=keys)
         assert isinstance(compiled, SQLCompiler)
         assert not compiled.prefetch, "what Python makes of a column is to be given"
         parameters = _Parameters(compiled, frozenset(given), dialect)

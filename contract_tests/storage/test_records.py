@@ -166,13 +166,13 @@ def test_a_name_and_its_quota_are_free_once_its_holder_is_to_go(database: Databa
     with database.write() as db:
         tenant = tenants.make(db)
         first = tenants.instance(db, tenant, name="same", status="running")
-        assert instances.usage(db, tenant.org_id)[0] == 1
+        assert allocations.of_organization(db, tenant.org_id)[0] == 1
         first.delete(None)
         db.flush()
-        assert instances.usage(db, tenant.org_id)[0] == 0
+        assert allocations.of_organization(db, tenant.org_id)[0] == 0
         tenants.instance(db, tenant, name="same")
         assert [each.id for each in instances.live(db, tenant.org_id, teams=None)] != [first.id]
-        assert instances.usage(db, tenant.org_id)[0] == 1
+        assert allocations.of_organization(db, tenant.org_id)[0] == 1
 
 
 def test_a_change_that_changes_nothing_is_not_recorded(database: Database) -> None:
@@ -332,7 +332,7 @@ def test_what_was_erased_or_changed_long_ago_is_read_by_no_order(database: Datab
     with database.read() as db, query_plans(db) as plans:
         assert [one.id for one in instances.of_cell(db, cell_id)] == [there.id]
         assert allocations.by_cell(db, [cell_id])[cell_id].storage_bytes == there.storage_bytes
-        assert instances.usage(db, org_id)[0] == 1
+        assert allocations.of_organization(db, org_id)[0] == 1
         assert of_projects.count_by_status(db, org_id, project_id) == {there.status: 1}
         assert not of_projects.is_name_taken(db, project_id, "none")
         assert [one.id for one in instances.live(db, org_id, teams=None)] == [there.id]

@@ -160,7 +160,7 @@ class Call:
         if self.org is None or self.caller is None:
             raise HandlerFault(f"{self.exchange.operation.id} orders outside of any org")
         overcommit = self.services.settings.overcommit
-        return Requester(self.db, self.org, self.caller.id, overcommit)
+        return Requester(self.db, self.org, self.caller.id, overcommit, self.now)
 
     def streamed(self, step: Step[At], begin: At, media_type: str, filename: str) -> Reply:
         """A long answer, a page at a time: each `step` has a transaction and a call of its own."""

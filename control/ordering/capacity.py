@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import datetime
 
 from sqlalchemy.orm import Session
 
@@ -29,12 +30,16 @@ from storage.instances.instances import Instance
 
 @dataclass(frozen=True)
 class Requester:
-    """For whom something is ordered, and in which transaction. `requested_by` is recorded."""
+    """For whom something is ordered, and in which transaction. `requested_by` is recorded.
+
+    `now` is the database's clock.
+    """
 
     db: Session
     org: Organization
     requested_by: str
     overcommit: Overcommit
+    now: datetime
 
 
 def with_room(

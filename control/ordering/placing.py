@@ -21,9 +21,8 @@ from storage.access.projects import Project
 from storage.catalogue import cells
 from storage.catalogue.cells import Cell
 from storage.data.backups import Backup
-from storage.database import now
 from storage.errors import StateConflict, StorageUnavailable
-from storage.instances import changes, instances, of_projects
+from storage.instances import allocations, of_projects
 from storage.instances.instances import Instance
 from storage.network import networks
 
@@ -55,9 +54,7 @@ def terms(by: Requester, every: Iterable[Cell] | None = None) -> Terms:
 
 def _usage(by: Requester) -> Usage:
     """What waits to be applied counts as what has been: nobody is asked again then."""
-    count, storage_bytes, gone, gone_bytes = instances.usage(by.db, by.org.id)
-    storage_bytes += changes.growing_bytes(by.db, by.org.id)
-    return Usage(count, storage_bytes, gone, gone_bytes)
+    return Usage(*allocations.of_organization(by.db, by.org.id))
 
 
 def settle(by: Requester, body: Body, every: Iterable[Cell]) -> tuple[Order, Terms]:
@@ -223,8 +220,7 @@ def _choose_cell(
         raise StorageUnavailable(f"no cell offers {order.engine} {order.engine_version} any longer")
     asked = "storage_bytes" in body
     roomy = capacity.with_room(by, order, able.values(), storage_asked=asked, lock=lock)
-    moment = now(by.db)
-    heard = [place for place in roomy if not able[place.cell_id].is_silent(moment)] or roomy
+    heard = [place for place in roomy if not able[place.cell_id].is_silent(by.now)] or roomy
     fewest = min(place.instances for place in heard)
     return able[secrets.choice([p.cell_id for p in heard if p.instances == fewest])]
 

@@ -10,7 +10,17 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, ForeignKey, Index, Insert, event, func, select
+from sqlalchemy import (
+    BigInteger,
+    ForeignKey,
+    Index,
+    Insert,
+    bindparam,
+    event,
+    func,
+    insert,
+    select,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
@@ -116,17 +126,20 @@ def _write(db: Session) -> None:
     for each in unwritten:
         of_org[each.org_id].append(each)
     for org_id in sorted(of_org):
-        last = _COUNTS.write(db, org_id=org_id, last=len(of_org[org_id]))
-        for seq, each in enumerate(of_org[org_id], last - len(of_org[org_id]) + 1):
-            _EVENTS.write(
-                db,
-                id=each.id,
-                org_id=org_id,
-                type=each.type,
-                instance_id=each.instance_id,
-                data=each.data,
-                seq=seq,
-            )
+        _write_of(db, org_id, of_org[org_id])
+
+
+def _write_of(db: Session, org_id: str, unwritten: list[Event]) -> None:
+    rows = [
+        {"id": one.id, "type": one.type, "instance_id": one.instance_id, "data": one.data}
+        for one in unwritten
+    ]
+    if len(rows) == 1 and db.get_bind().dialect.name == "postgresql":
+        _ONLY_EVENT.write(db, org_id=org_id, last=1, **rows[0])
+        return
+    last = _COUNTS.write(db, org_id=org_id, last=len(rows))
+    for seq, row in enumerate(rows, last - len(rows) + 1):
+        _EVENTS.write(db, org_id=org_id, seq=seq, **row)
 
 
 def _counting(dialect: str) -> Insert:
@@ -143,3 +156,16 @@ def _counting(dialect: str) -> Insert:
 
 
 _COUNTS: Final = Insertion(EventCount, _counting)
+
+
+def _counted_and_written(dialect: str) -> Insert:
+    """Most transactions have one event, which takes one statement where the database has such."""
+    given = ("id", "org_id", "type", "instance_id", "data")
+    columns = Event.__table__.columns
+    counted = _counting(dialect).values(last=bindparam("last"), org_id=bindparam("org_id"))
+    last = counted.cte("counted")
+    values = [bindparam(name, type_=columns[name].type) for name in given]
+    return insert(Event).from_select([*given, "seq"], select(*values, last.c.last))
+
+
+_ONLY_EVENT: Final = Insertion(Event, _counted_and_written)

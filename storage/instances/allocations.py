@@ -1,15 +1,17 @@
-"""What of each cell is allocated to instances: CPU and memory by size, and storage."""
+"""What is allocated to instances: of each cell, by size, and to each organization."""
 
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import and_, bindparam, func, or_, select
-from sqlalchemy.orm import Session
+import orjson
+from sqlalchemy import BigInteger, Text, and_, bindparam, case, cast, func, or_, select
+from sqlalchemy.orm import Session, aliased
 
 from storage import tenancy
 from storage.columns import is_among
-from storage.instances.changes import PENDING, Change
+from storage.instances.changes import Change, is_pending
 from storage.instances.instances import HOSTED, LIVE, Instance
 from storage.prepared import Prepared
 
@@ -27,27 +29,41 @@ _COMPUTES = or_(
 )
 
 
-# Asked by every order, so built once. Until an instance is erased its data is there.
-_MINE = (
-    is_among(Instance.cell_id, "cell_ids"),
-    HOSTED,
-    Instance.id != bindparam("besides"),
+# What waits to be applied counts as what has been: nobody is asked again then. Only one change of
+# each kind waits, as an instance that is to be changed is not changed again.
+_RESIZED: Final = aliased(Change)
+_GROWN: Final = aliased(Change)
+
+
+def _waits(change: Any, kind: str) -> Any:
+    return and_(change.instance_id == Instance.id, is_pending(change), change.kind == kind, LIVE)
+
+
+_WAITING_BYTES: Final = cast(cast(_GROWN.new, Text), BigInteger)
+_BYTES: Final = func.sum(
+    case((Instance.storage_bytes < _WAITING_BYTES, _WAITING_BYTES), else_=Instance.storage_bytes)
 )
-_KEPT = Prepared(
+
+# Asked by every order, so built once. Until an instance is erased its data is there.
+_NEW_SIZE: Final = cast(_RESIZED.new, Text)
+_OF_CELLS: Final = Prepared(
     select(
-        Instance.cell_id,
-        Instance.size,
+        *(Instance.cell_id, Instance.size, _NEW_SIZE),
         func.count().filter(_COMPUTES),
         func.count().filter(LIVE),
-        func.sum(Instance.storage_bytes),
+        _BYTES,
     )
-    .where(*_MINE)
-    .group_by(Instance.cell_id, Instance.size)
+    .outerjoin(_RESIZED, _waits(_RESIZED, "size"))
+    .outerjoin(_GROWN, _waits(_GROWN, "storage"))
+    .where(is_among(Instance.cell_id, "cell_ids"), HOSTED, Instance.id != bindparam("besides"))
+    .group_by(Instance.cell_id, Instance.size, _NEW_SIZE)
 )
-_GROWING = Prepared(
-    select(Instance.cell_id, Instance.size, Instance.storage_bytes, Change.kind, Change.new)
-    .join(Instance, Instance.id == Change.instance_id)
-    .where(*_MINE, LIVE, PENDING, Change.kind.in_(("size", "storage")))
+_WANTED: Final = Instance.desired_status.in_(("running", "paused"))
+_OF_ORGANIZATION: Final = Prepared(
+    select(_WANTED, func.count(), _BYTES)
+    .outerjoin(_GROWN, and_(_waits(_GROWN, "storage"), _GROWN.org_id == bindparam("org_id")))
+    .where(Instance.org_id == bindparam("org_id"), HOSTED)
+    .group_by(_WANTED)
 )
 
 
@@ -75,14 +91,27 @@ def by_cell(
 def _by_cell(db: Session, cell_ids: Collection[str], besides: str | None) -> dict[str, Allocations]:
     found = {cell_id: Allocations() for cell_id in cell_ids}
     asked = {"cell_ids": list(cell_ids), "besides": besides or ""}
-    for cell_id, size, computing, live, storage_bytes in _KEPT.rows(db, **asked):
+    for cell_id, size, new_size, computing, live, storage_bytes in _OF_CELLS.rows(db, **asked):
         of_cell = found[cell_id]
         of_cell.sizes[size] += computing
         of_cell.instances += live
         of_cell.storage_bytes += int(storage_bytes)
-    for cell_id, size, storage_bytes, kind, new in _GROWING.rows(db, **asked):
-        if kind == "size":
-            found[cell_id].growing.append((size, new))
-        else:
-            found[cell_id].storage_bytes += max(0, new - storage_bytes)
+        if new_size is not None:
+            of_cell.growing += [(size, orjson.loads(new_size))] * live
     return found
+
+
+class OfOrganization(NamedTuple):
+    """`gone` are those that are not wanted any more and not erased yet."""
+
+    wanted: int
+    storage_bytes: int
+    gone: int
+    gone_bytes: int
+
+
+def of_organization(db: Session, org_id: str) -> OfOrganization:
+    """How many instances it has, and the storage that they have or are to have."""
+    found = {bool(wanted): held for wanted, *held in _OF_ORGANIZATION.rows(db, org_id=org_id)}
+    (count, held), (gone, gone_held) = found.get(True, (0, 0)), found.get(False, (0, 0))
+    return OfOrganization(count, int(held), gone, int(gone_held))

@@ -2,17 +2,16 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from sqlalchemy import ForeignKey, Index, bindparam, select, text
+from sqlalchemy import ColumnElement, ForeignKey, Index, bindparam, select, text
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import identifiers, pages
 from storage.columns import Json, Owned, Record, one_of
-from storage.instances.instances import HOSTED, LIVE, Instance
+from storage.instances.instances import Instance
 from storage.lookups import delete_oldest
 from storage.pages import Page
-from storage.prepared import Prepared
 
 COLUMNS: Final = {
     "size": "size",
@@ -61,25 +60,14 @@ class Change(Owned, Record):
         self.applied_at = at
 
 
-# As a literal, without which a partial index is of no use.
-PENDING: Final = Change.status == bindparam(None, "pending", literal_execute=True)
-"""That it waits to be applied."""
+def is_pending(change: Any) -> ColumnElement[bool]:
+    """That the change, or an alias of them, waits to be applied."""
+    # As a literal, without which a partial index is of no use.
+    pending: Any = bindparam(None, "pending", literal_execute=True)
+    return cast("ColumnElement[bool]", change.status == pending)
 
 
-_GROWING: Final = Prepared(
-    select(Instance.storage_bytes, Change.new)
-    .join(Instance, Instance.id == Change.instance_id)
-    .where(
-        Instance.org_id == bindparam("org_id"),
-        Change.org_id == bindparam("org_id"),
-        *(LIVE, HOSTED, PENDING, Change.kind == "storage"),
-    )
-)
-
-
-def growing_bytes(db: Session, org_id: str) -> int:
-    """How much more storage the organization's wanted instances are to have, and have not yet."""
-    return sum(max(0, int(new) - int(now)) for now, new in _GROWING.rows(db, org_id=org_id))
+PENDING: Final = is_pending(Change)
 
 
 def order(

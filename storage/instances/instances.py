@@ -12,7 +12,6 @@ from sqlalchemy import (
     Integer,
     Select,
     bindparam,
-    func,
     select,
     text,
 )
@@ -356,21 +355,3 @@ def in_statuses(db: Session, org_id: str, statuses: Iterable[str]) -> list[Insta
 def of_cell(db: Session, cell_id: str) -> list[Instance]:
     """All that the cell hosts, whoever they belong to; erased ones are there no more."""
     return list(db.scalars(select(Instance).where(Instance.cell_id == cell_id, HOSTED)))
-
-
-_WANTED: Final = Instance.desired_status.in_(("running", "paused"))
-_USAGE: Final = Prepared(
-    select(_WANTED, func.count(), func.sum(Instance.storage_bytes))
-    .where(Instance.org_id == bindparam("org_id"), HOSTED)
-    .group_by(_WANTED)
-)
-
-
-def usage(db: Session, org_id: str) -> tuple[int, int, int, int]:
-    """How many instances the organization wants, and the sum of their `storage_bytes`.
-
-    And the same of those that it wants no more and that are not erased yet.
-    """
-    found = {bool(live): held for live, *held in _USAGE.rows(db, org_id=org_id)}
-    (count, held), (gone, gone_held) = found.get(True, (0, 0)), found.get(False, (0, 0))
-    return count, int(held or 0), gone, int(gone_held or 0)

@@ -20,15 +20,15 @@ AT = datetime(2026, 1, 1, tzinfo=UTC)
 def test_what_an_organization_uses_and_what_it_has_deleted(database: Database) -> None:
     with database.write() as db:
         tenant, other = tenants.make(db), tenants.make(db)
-        assert instances.usage(db, tenant.org_id) == (0, 0, 0, 0)
+        assert allocations.of_organization(db, tenant.org_id) == (0, 0, 0, 0)
         for _ in range(2):
             tenants.instance(db, tenant)
-        assert instances.usage(db, tenant.org_id) == (2, 2 * GB, 0, 0)
+        assert allocations.of_organization(db, tenant.org_id) == (2, 2 * GB, 0, 0)
         for status in ("deleted", "deleted", "deleted", "erased"):
             tenants.instance(db, tenant, status=status, desired_status=status)
         tenants.instance(db, other)
-        assert instances.usage(db, tenant.org_id) == (2, 2 * GB, 3, 3 * GB)
-        assert instances.usage(db, other.org_id) == (1, GB, 0, 0)
+        assert allocations.of_organization(db, tenant.org_id) == (2, 2 * GB, 3, 3 * GB)
+        assert allocations.of_organization(db, other.org_id) == (1, GB, 0, 0)
 
 
 def test_the_instances_of_a_project_are_counted_by_status(database: Database) -> None:
