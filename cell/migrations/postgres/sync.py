@@ -116,7 +116,7 @@ class SyncMigration(ConnectionMigration):
             raise MigrationError("the subscription was removed in the instance; begin anew")
         named, login = identifier(self.name), self.target.login.username
         if known.owner != login:
-            await self.target.as_server(f"ALTER SUBSCRIPTION {named} OWNER TO {identifier(login)}")
+            await syncing.hand_over(self.target, self.name)
         if not known.is_enabled:
             await self.target.as_server(f"ALTER SUBSCRIPTION {named} ENABLE")
 

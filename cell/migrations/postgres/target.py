@@ -80,6 +80,21 @@ SELECT to_json(subname) FROM pg_catalog.pg_subscription
 JOIN pg_catalog.pg_database d ON d.oid = subdbid
 WHERE d.datname = {name} AND d.datconnlimit <> -2
 """
+# What logins are while they have a subscription there, which clients of the database are not to be.
+RESET_ROLES = """
+DO $$
+DECLARE
+    one record;
+BEGIN
+    FOR one IN SELECT setrole::regrole AS login FROM pg_catalog.pg_db_role_setting
+        JOIN pg_catalog.pg_database d ON d.oid = setdatabase
+        WHERE d.datname = pg_catalog.current_database() AND 'role=none' = ANY (setconfig)
+    LOOP
+        EXECUTE pg_catalog.format('ALTER ROLE %s IN DATABASE %I RESET role',
+            one.login, pg_catalog.current_database());
+    END LOOP;
+END $$
+"""
 
 
 class PostgresTarget:
@@ -121,7 +136,10 @@ class PostgresTarget:
     def place(self, database: str | None = None) -> DatabasePlace:
         login = self.login
         given = (self._folder, login.username, login.password, database or self.database)
-        return psql.place(*given, ())
+        made = psql.place(*given, ())
+        # Also where a login with a subscription is not the owner from the beginning.
+        made.environment["PGOPTIONS"] = f"-c role={roles.OWNER}"
+        return made
 
     def session(self, database: str | None = None) -> AbstractAsyncContextManager[PsqlSession]:
         return psql.session(self.toolbox, self.program("psql"), self.place(database))
@@ -228,6 +246,8 @@ class PostgresTarget:
         """Without a word to the source: what is there is removed there."""
         async with self.session("postgres") as asked:
             names = await asked.rows(SUBSCRIPTIONS.format(name=literal(self.database)))
+        if names:
+            await self.as_server(RESET_ROLES)
         for name in names:
             named = identifier(str(name))
             await self.as_server(

@@ -10,6 +10,7 @@ from contract_tests.cell.migrations.migration_calls import (
     CONNECTION,
     ask,
     begun,
+    client,
     connect,
     empty_again,
     observed,
@@ -130,10 +131,62 @@ def test_nothing_is_lost_that_a_writer_was_told_is_there(
     assert ask(migrating, instance_id, told) == [("appINSERT", 1), ("ownerINSERT", 500 + written)]
     owners = "SELECT DISTINCT relowner::regrole::text FROM pg_class WHERE relnamespace = 2200"
     assert ask(migrating, instance_id, owners) == [("app",)]
+    assert ask(migrating, instance_id, "SELECT current_user::text") == [("app",)]
     assert shop.left() == []
     unchanged(migrating, instance_id)
     # Again it changes nothing.
     assert cut_over(migrating, instance_id, migration_id) == 200
+
+
+INTRUDING = """
+CREATE TABLE lured (n int PRIMARY KEY);
+CREATE TABLE told (what text PRIMARY KEY);
+CREATE FUNCTION intrude() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    statement text;
+BEGIN
+    INSERT INTO public.told VALUES ('ran as ' || current_user);
+    FOREACH statement IN ARRAY ARRAY[
+        'SET ROLE app_2', 'ALTER ROLE app_2 PASSWORD ''known''',
+        'SELECT 1 / count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_stat_activity
+            WHERE usename = ''app_2'' AND backend_type = ''client backend'''
+    ] LOOP
+        BEGIN
+            EXECUTE statement;
+            INSERT INTO public.told VALUES (statement);
+        EXCEPTION WHEN OTHERS THEN NULL;
+        END;
+    END LOOP;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER intrudes AFTER INSERT ON lured FOR EACH ROW EXECUTE FUNCTION intrude();
+ALTER TABLE lured ENABLE ALWAYS TRIGGER intrudes;
+"""
+
+
+def test_code_of_a_former_holder_never_becomes_the_next_login(
+    migrating: Rig, shop: SourceDatabase
+) -> None:
+    """Changes of the source fire triggers that somebody left, whoever has the credential."""
+    instance_id = migrating.make()
+    shop.ask(INTRUDING)
+    migration_id = syncing(migrating, instance_id, shop)
+    migrating.rotate(instance_id, overlap_s=0)
+    database = f"migration_{migration_id[4:].lower()}"
+    handed_over = "SELECT 1 FROM pg_stat_activity WHERE backend_type LIKE '%apply%'"
+    handed_over += " AND usename = 'app_2'"
+    until(lambda: ask(migrating, instance_id, handed_over), "the sync goes on as the next login")
+    shop.ask("ALTER TABLE lured DISABLE TRIGGER intrudes")
+    with client(migrating, instance_id, database) as connection:
+        shop.ask("INSERT INTO lured VALUES (1)")
+        query = b"SELECT what FROM told"
+        found = until(lambda: connection.execute(query).fetchall(), "the trigger has run")
+    assert found == [("ran as app",)]
+    migrating.act("DELETE", path_of(instance_id, migration_id))
+    status_is(migrating, instance_id, migration_id, "cancelled")
+    left = "SELECT count(*) FROM pg_db_role_setting WHERE 'role=none' = ANY (setconfig)"
+    assert ask(migrating, instance_id, left) == [(0,)]
+    assert ask(migrating, instance_id, "SELECT current_user::text") == [("app",)]
 
 
 @pytest.mark.nightly
