@@ -117,7 +117,7 @@ class Cell:
         self._open_data(free, recoveries)
         self.migrations = self._make_migrations(Sealer(key, "cell migrations v1"))
         self.sources = SentSources(self.tokens, self.lifecycle, self.migrations)
-        self.queues = QueueDatabases(self.lifecycle, self.supervisor, self.host)
+        self.queues = QueueDatabases(self.lifecycle, self.host)
         self.console = ConsoleService(
             ConsoleSessions(self.database), self.lifecycle, self.supervisor
         )

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import psycopg
 
 from cell.engines.driver import Login
-from cell.engines.postgres import connections, roles, storage
+from cell.engines.postgres import connections, logins, roles, storage
 from cell.engines.postgres.configuration import SOCKET
 from cell.engines.postgres.connections import (
     NotRunningError,
@@ -18,7 +18,6 @@ from cell.engines.postgres.connections import (
 from cell.instances import login_checks
 from cell.instances.hosted import HostedInstance
 from cell.instances.lifecycle import Lifecycle
-from cell.instances.supervisor import Supervisor
 from cell.runtime import relay
 from cell.runtime.host import Host
 from cell.runtime.relay import LimitedRelay
@@ -55,11 +54,10 @@ class _RolesHeldUp(Unavailable):
 
 
 class QueueDatabases:
-    """The owner's own login is used: nobody's code in the database gets more rights by queues."""
+    """The cell acts as the owner: nobody's code in the database gets more rights by queues."""
 
-    def __init__(self, lifecycle: Lifecycle, supervisor: Supervisor, host: Host) -> None:
+    def __init__(self, lifecycle: Lifecycle, host: Host) -> None:
         self._lifecycle = lifecycle
-        self._supervisor = supervisor
         self._host = host
         # Of the instances for which anybody has a turn or waits for one, and how many do.
         self._turns: dict[str, asyncio.Semaphore] = {}
@@ -132,7 +130,7 @@ class QueueDatabases:
         return instance
 
     async def _connect(self, instance: HostedInstance, limited: LimitedRelay) -> Connection:
-        login = self._supervisor.login(instance)
+        login = logins.of_cell(self._host, instance.site)
         try:
             return await connections.connect(limited, login, roles.DATABASE, SETTINGS)
         except NotRunningError as error:

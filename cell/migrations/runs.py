@@ -11,6 +11,7 @@ import structlog
 
 from cell.engines.driver import EngineError
 from cell.engines.postgres.driver import PostgreSQL
+from cell.instances import login_checks
 from cell.instances.hosted import HostedInstance
 from cell.instances.pools import owner_of
 from cell.instances.reasons import for_owner
@@ -217,11 +218,12 @@ class MigrationRuns:
         driver = instance.driver
         if not isinstance(driver, PostgreSQL):
             raise MigrationError(f"{driver.engine} takes no migrations")
+        # The source's code runs in sessions of the tools, and can change the password of theirs.
+        await login_checks.check(instance)
         version = instance.record.spec.engine_version
         target = PostgresTarget(
             *(self._supervisor.host, instance, driver),
             await driver.installation(version, instance.site),
-            partial(self._supervisor.login, instance),
             f"migration_{record.suffix}",
         )
         work = MigrationWork(self._settings, instance, record, partial(self._records.save, record))

@@ -56,7 +56,7 @@ def test_a_login_that_ended_leaves_its_sessions_and_itself(lent: Subject) -> Non
             connection.execute("SELECT 1")
     assert not lent.works(lent.login)
     assert not lent.works(second)
-    assert ask(lent, LOGINS, third) == [("app_3",)]
+    assert ask(lent, LOGINS, third) == [("app_0",), ("app_3",)]
     assert ask(lent, "SELECT 1 FROM pg_roles WHERE rolname = 'app_2'", third) == []
     owner = value(lent, "SELECT tableowner FROM pg_tables WHERE tablename = 'strayed'", third)
     assert owner == "app"
@@ -117,7 +117,7 @@ def test_what_is_told_a_stopped_engine_holds_from_its_first_login_on(lent: Subje
     lent.accept(new)
     assert (lent.site.directory / "logins.json").read_bytes() == written
     assert new.password not in written.decode()
-    assert list(json.loads(written)) == [new.username]
+    assert list(json.loads(written)) == [new.username, "app_0"]
 
 
 @pytest.mark.nightly

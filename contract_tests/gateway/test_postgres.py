@@ -270,12 +270,15 @@ def test_refusals_in_the_protocols_words(
     assert text in refused["M"]
 
 
-def test_the_administrator_stays_inside(pg_gateway: GatewayRig, postgres: Postgres) -> None:
+@pytest.mark.parametrize("role", ["menagerie", "app_0"])
+def test_roles_of_the_cell_stay_inside(
+    pg_gateway: GatewayRig, postgres: Postgres, role: str
+) -> None:
     host = add_postgres(pg_gateway, "inside", postgres)
-    with pytest.raises(psycopg.OperationalError, match="reserved"):
-        connect(pg_gateway, host, user="menagerie").close()
+    with pytest.raises(psycopg.OperationalError, match=f'role "{role}" is reserved'):
+        connect(pg_gateway, host, user=role).close()
     with asked_for_tls(pg_gateway, host) as connection:
-        packet = startup(user="app", database="postgres")[8:-1] + b"user\0menagerie\0\0"
+        packet = startup(user="app", database="postgres")[8:-1] + b"user\0%b\0\0" % role.encode()
         connection.sendall(struct.pack("!II", 8 + len(packet), 3 << 16) + packet)
         assert read_error(connection)["C"] == "28000"
 

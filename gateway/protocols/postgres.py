@@ -12,8 +12,8 @@ from gateway.protocols.postgres_login import Logins, ScramLogin
 from gateway.protocols.tls_first import HANDSHAKE_RECORD
 from gateway.refusal import Kind, Refusal
 
-# The role cells administer an instance by: it has no business coming in from outside.
-ADMINISTRATOR = b"menagerie"
+# The roles that cells administer an instance by, and act for its owner: nobody from outside does.
+RESERVED_ROLES = frozenset({b"menagerie", b"app_0"})
 # The server writes both into its log as they are, for anybody: with ends of lines, too.
 CONTROLS = re.compile(rb"[\0-\x1f\x7f]")
 OFF = frozenset({b"false", b"off", b"no", b"0", b"f", b"n"})
@@ -105,8 +105,8 @@ class PostgresDialogue:
         if any(map(CONTROLS.search, first.values(b"user") + first.values(b"database"))):
             text = "invalid startup packet: control characters in the user or the database"
             raise Refusal("malformed", text)
-        if ADMINISTRATOR in first.values(b"user"):
-            raise Refusal("not_permitted", 'role "menagerie" is reserved')
+        for role in RESERVED_ROLES.intersection(first.values(b"user")):
+            raise Refusal("not_permitted", f'role "{role.decode()}" is reserved')
         if not OFF.issuperset(first.values(b"replication")):
             raise Refusal("not_permitted", "replication connections are not supported")
         startup, name = wire.take_endpoint(first)

@@ -137,6 +137,7 @@ class PostgreSQL:
         self.autovacuum.hold(site)
         given = (self._host, self._family, installation, site, spec.size)
         await asyncio.to_thread(server.write_configuration, *given)
+        await logins.admit(site, logins.of_cell(self._host, site))
         logins.forget_applied(site)
         self._discarding.begin(site)
         return await server.launch(*given)
@@ -176,7 +177,7 @@ class PostgreSQL:
 
     async def set_credentials(self, site: Site, logins_: Sequence[Login]) -> str | None:
         former = logins.wanted(site)
-        await logins.remember(site, logins_)
+        await logins.remember(site, [*logins_, logins.of_cell(self._host, site)])
         try:
             await self.counts.end(site)
             await self._apply_soon(site, logins_)
@@ -192,7 +193,7 @@ class PostgreSQL:
         return None
 
     def proofs(self, site: Site) -> dict[str, str]:
-        return {name: scram.without_login(each) for name, each in logins.wanted(site).items()}
+        return {name: scram.without_login(each) for name, each in logins.of_clients(site).items()}
 
     async def restore_logins(self, site: Site) -> list[str]:
         return await changed_passwords.restore(site.run, self.superuser(site), logins.wanted(site))

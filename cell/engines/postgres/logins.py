@@ -6,11 +6,24 @@ from collections.abc import Mapping, Sequence
 import orjson
 
 from cell.engines.driver import Login
-from cell.engines.postgres import scram
+from cell.engines.postgres import roles, scram
 from cell.layout import Site, write_atomically
+from cell.runtime.host import Host
 
 WANTED = "logins.json"
 APPLIED = "logins.applied"
+
+
+def of_cell(host: Host, site: Site) -> Login:
+    """For what the cell does as the owner where code of the owner's, or of a former holder, is."""
+    return Login(roles.CELL, host.secret(site, "postgres tools"))
+
+
+async def admit(site: Site, login: Login) -> None:
+    """One more, which an instance that is older than it has not."""
+    kept = wanted(site)
+    if kept and login.username not in kept:
+        keep(site, {**kept, **await asyncio.to_thread(_verifiers, [login], kept)})
 
 
 async def remember(site: Site, logins: Sequence[Login]) -> None:
@@ -32,6 +45,10 @@ def wanted(site: Site) -> dict[str, str]:
         return dict(orjson.loads((site.directory / WANTED).read_bytes()))
     except FileNotFoundError:
         return {}
+
+
+def of_clients(site: Site) -> dict[str, str]:
+    return {name: verifier for name, verifier in wanted(site).items() if name != roles.CELL}
 
 
 def applied(site: Site) -> bool:

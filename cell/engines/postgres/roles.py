@@ -15,6 +15,12 @@ log = structlog.get_logger("cell.postgres")
 
 SUPERUSER = "menagerie"
 OWNER = "app"
+CELL = f"{OWNER}_0"
+"""As whom the cell's tools act for the owner: a login that the gateway lets nobody use.
+
+What somebody left in a database runs in their sessions, and can become who logged in: the newest
+login must not be that.
+"""
 DATABASE = "app"
 LOGINS = f"^{OWNER}_[0-9]+$"
 CREATEROLE_SINCE = 16
@@ -155,6 +161,10 @@ def cluster_statements(major: int, verifier: str) -> list[str]:
         f"COMMENT ON ROLE {OWNER} IS 'owner of the instance'",
         # Not to end every session: autovacuum runs what a former holder left, as the owner.
         f"GRANT pg_monitor TO {OWNER}",
+        f"CREATE ROLE {CELL} INHERIT",
+        f"GRANT {OWNER} TO {CELL}",
+        f"COMMENT ON ROLE {CELL} IS 'tools of the service'",
+        f"ALTER ROLE {CELL} SET role = {OWNER}",
         # The driver's own; others may look in, as tools do that ask for the list of databases.
         "REVOKE TEMPORARY ON DATABASE postgres FROM PUBLIC",
         f"CREATE DATABASE {DATABASE} OWNER {OWNER}",

@@ -34,10 +34,9 @@ FROM pg_catalog.pg_replication_slots WHERE slot_name = {slot}
 POSITION = "SELECT to_json(pg_catalog.pg_current_wal_lsn()::text)"
 STATE = """
 SELECT extract(epoch FROM clock_timestamp() - s.latest_end_time)::float8,
-    s.pid IS NOT NULL, u.subenabled, CASE WHEN 'role=none' = ANY (c.setconfig) THEN r.rolname END
+    s.pid IS NOT NULL, u.subenabled, r.rolname
 FROM pg_catalog.pg_subscription u
 JOIN pg_catalog.pg_roles r ON r.oid = u.subowner
-LEFT JOIN pg_catalog.pg_db_role_setting c ON c.setdatabase = u.subdbid AND c.setrole = u.subowner
 LEFT JOIN pg_catalog.pg_stat_subscription s ON s.subid = u.oid
 WHERE u.subname = {name}
 """
@@ -62,15 +61,12 @@ class Lag:
 
 @dataclass(frozen=True)
 class SubscriptionState:
-    """`heard_s`: how long ago the source was last heard of; None where it never was.
-
-    `owner` is the login that it was handed over to, if it was.
-    """
+    """`heard_s`: how long ago the source was last heard of; None where it never was."""
 
     heard_s: float | None
     is_working: bool
     is_enabled: bool
-    owner: str | None
+    owner: str
 
 
 async def publish(source: PostgresSource, name: str, tables: Sequence[SourceTable]) -> None:
@@ -120,17 +116,9 @@ async def subscribe(target: PostgresTarget, conduit: Conduit, name: str, folder:
 
 
 async def hand_over(target: PostgresTarget, name: str) -> None:
-    """To the newest login. The server changes to the owner for each table that it writes to.
-
-    It is not the owner before: code of somebody who has no credential any more would run in a
-    session that can become the login, and could change its password and end its sessions.
-    """
+    """To the login that the cell's tools have, which acts as the owner."""
     login = identifier(target.login.username)
-    database = identifier(target.database)
-    await target.as_server(
-        f"ALTER ROLE {login} IN DATABASE {database} SET role = 'none'",
-        f"ALTER SUBSCRIPTION {identifier(name)} OWNER TO {login}",
-    )
+    await target.as_server(f"ALTER SUBSCRIPTION {identifier(name)} OWNER TO {login}")
 
 
 def _escaped(value: str) -> str:
@@ -143,9 +131,7 @@ async def state(target: PostgresTarget, name: str) -> SubscriptionState | None:
         return None
     heard_s, is_working, is_enabled, owner = rows[0]
     heard = None if heard_s is None else max(0.0, float(str(heard_s)))
-    return SubscriptionState(
-        heard, bool(is_working), bool(is_enabled), None if owner is None else str(owner)
-    )
+    return SubscriptionState(heard, bool(is_working), bool(is_enabled), str(owner))
 
 
 async def lag(asked: PsqlSession, name: str) -> Lag | None:

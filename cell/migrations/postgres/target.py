@@ -1,17 +1,17 @@
 """The instance as a migration fills it: a new database beside the owner's, which takes its place.
 
 Nothing that a failed migration did is seen by a client, and nothing of it stays. All of it is done
-as the owner, never as the administrator, except for what only the server can do: the subscription.
+as the owner, never as the administrator, except for what only the server can do: the subscription,
+and the end of clients' sessions.
 """
 
 import asyncio
-from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
 import psycopg
 
 from cell.engines.driver import Login
-from cell.engines.postgres import connections, roles
+from cell.engines.postgres import connections, logins, roles
 from cell.engines.postgres.connections import NotRunningError
 from cell.engines.postgres.driver import PostgreSQL
 from cell.engines.postgres.installation import Installation
@@ -69,31 +69,16 @@ SELECT to_json(format('GRANT %s ON DATABASE %I TO %s', a.privilege_type, {new},
 FROM pg_catalog.pg_database d, aclexplode(d.datacl) AS a
 WHERE d.datname = {former} AND a.grantee <> d.datdba
 """
-END_SESSIONS = """
-SELECT to_json(pg_catalog.pg_terminate_backend(pid)) FROM pg_catalog.pg_stat_activity
-WHERE datname IN ({names}) AND pid <> pg_catalog.pg_backend_pid()
-AND pg_catalog.pg_has_role(usesysid, 'USAGE')
-"""
+# Of clients: no login may end those of a later one, and so the server does.
+END_SESSIONS = f"""
+SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
+WHERE datname IN ({{names}}) AND backend_type = 'client backend' AND usename <> '{roles.SUPERUSER}'
+"""  # noqa: S608 - our own words
 # Nobody can connect to a database whose removal was broken off; its subscriptions went before.
 SUBSCRIPTIONS = """
 SELECT to_json(subname) FROM pg_catalog.pg_subscription
 JOIN pg_catalog.pg_database d ON d.oid = subdbid
 WHERE d.datname = {name} AND d.datconnlimit <> -2
-"""
-# What logins are while they have a subscription there, which clients of the database are not to be.
-RESET_ROLES = """
-DO $$
-DECLARE
-    one record;
-BEGIN
-    FOR one IN SELECT setrole::regrole AS login FROM pg_catalog.pg_db_role_setting
-        JOIN pg_catalog.pg_database d ON d.oid = setdatabase
-        WHERE d.datname = pg_catalog.current_database() AND 'role=none' = ANY (setconfig)
-    LOOP
-        EXECUTE pg_catalog.format('ALTER ROLE %s IN DATABASE %I RESET role',
-            one.login, pg_catalog.current_database());
-    END LOOP;
-END $$
 """
 
 
@@ -106,16 +91,13 @@ class PostgresTarget:
         instance: HostedInstance,
         driver: PostgreSQL,
         installation: Installation,
-        login: Callable[[], Login],
         database: str,
     ) -> None:
-        """`login` is the owner's newest, which changes with rotations."""
         site = instance.site
         self.instance = instance
         self.installation = installation
         self.database = database
         self._driver = driver
-        self._login = login
         self._folder = str(host.view(site).run)
         # The socket can be connected to there, and nothing be put in its place.
         run = Mount(site.run.outside.resolve(), INSIDE / "run", writable=False)
@@ -124,7 +106,8 @@ class PostgresTarget:
 
     @property
     def login(self) -> Login:
-        return self._login()
+        """The cell's own: what somebody left in the data runs in its sessions."""
+        return logins.of_cell(self.toolbox.host, self.instance.site)
 
     @property
     def major(self) -> int:
@@ -136,10 +119,7 @@ class PostgresTarget:
     def place(self, database: str | None = None) -> DatabasePlace:
         login = self.login
         given = (self._folder, login.username, login.password, database or self.database)
-        made = psql.place(*given, ())
-        # Also where a login with a subscription is not the owner from the beginning.
-        made.environment["PGOPTIONS"] = f"-c role={roles.OWNER}"
-        return made
+        return psql.place(*given, ())
 
     def session(self, database: str | None = None) -> AbstractAsyncContextManager[PsqlSession]:
         return psql.session(self.toolbox, self.program("psql"), self.place(database))
@@ -185,8 +165,9 @@ class PostgresTarget:
         )
         for attempt in range(SWAPS_MAX):
             try:
+                await self.as_server(END_SESSIONS.format(names=names), database="postgres")
                 async with self.session("postgres") as asked:
-                    await asked.run(END_SESSIONS.format(names=names), *renames)
+                    await asked.run(*renames)
                 break
             except QueryError:
                 # Somebody connected in between, or the server looks after its tables.
@@ -226,11 +207,13 @@ class PostgresTarget:
         async with self.session() as asked:
             await asked.run(*(f"ANALYZE {each.sql}" for each in await tables(asked)))
 
-    async def as_server(self, *statements: str) -> list[tuple[object, ...]]:
-        """In the new database, as the administrator; the rows of the last statement."""
+    async def as_server(
+        self, *statements: str, database: str | None = None
+    ) -> list[tuple[object, ...]]:
+        """As the administrator, by default in the new one; the rows of the last statement."""
         superuser = self._driver.superuser(self.instance.site)
         opened = connections.administration(
-            self.instance.site.run, superuser, self.database, major=self.major
+            self.instance.site.run, superuser, database or self.database, major=self.major
         )
         try:
             async with opened as connection:
@@ -246,8 +229,6 @@ class PostgresTarget:
         """Without a word to the source: what is there is removed there."""
         async with self.session("postgres") as asked:
             names = await asked.rows(SUBSCRIPTIONS.format(name=literal(self.database)))
-        if names:
-            await self.as_server(RESET_ROLES)
         for name in names:
             named = identifier(str(name))
             await self.as_server(

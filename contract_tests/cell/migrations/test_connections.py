@@ -363,3 +363,28 @@ def test_a_copy_goes_on_after_the_cell_was_killed(
     assert seen["verification"]["rows_compared"] == 20
     assert ask(migrating, instance_id, "SELECT count(*) FROM t") == [(20,)]
     unchanged(migrating, instance_id)
+
+
+def test_code_of_the_source_keeps_no_other_migration_from_the_instance(
+    migrating: Rig, instance_id: str, shop: SourceDatabase
+) -> None:
+    """It can change the password of who runs it, which is nobody's but the cell's."""
+    shop.ask(
+        """
+        CREATE FUNCTION seize() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
+            IF session_user = 'app_0' THEN
+                SET ROLE app_0; ALTER ROLE app_0 PASSWORD 'known'; SET ROLE app;
+            END IF;
+            RETURN true;
+        END $$;
+        CREATE TABLE seized (n int CHECK (seize()));
+        INSERT INTO seized VALUES (1);
+        """
+    )
+    seen = refused(migrating, instance_id, shop)
+    assert "password authentication failed" in seen["reason"]
+    shop.ask("DROP FUNCTION seize() CASCADE")
+    migration_id = begun(migrating, instance_id, CONNECTION)
+    connect(migrating, instance_id, migration_id, shop)
+    status_is(migrating, instance_id, migration_id, "completed")
+    assert ask(migrating, instance_id, "SELECT n FROM seized") == [(1,)]

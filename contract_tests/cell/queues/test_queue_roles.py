@@ -199,7 +199,7 @@ def test_code_of_the_owners_gets_no_more_rights_by_queues(queues: Queues) -> Non
         )
         queues.send("trapped", {})
         caught = owner.execute("SELECT * FROM public.caught").fetchall()
-    assert caught == [("app", "false")]
+    assert caught == [("app_0", "false")]
 
 
 @pytest.mark.nightly

@@ -354,7 +354,7 @@ def test_a_crash_empties_unlogged_queues_only(shared_rig: Rig, queues: Queues) -
 
 def test_no_turns_are_kept_of_instances_that_nobody_asks() -> None:
     nothing: Any = None
-    databases = QueueDatabases(nothing, nothing, nothing)
+    databases = QueueDatabases(nothing, nothing)
 
     async def ask(number: int) -> None:
         async with databases._turn(f"inst_{number % 7}"):
