@@ -7,6 +7,7 @@ from typing import Any, Literal
 import orjson
 
 from cell.database import Database
+from cell.migrations.report import bounded, exact
 from cell.migrations.source_uri import SourceUri
 from cell.sealing import Sealer
 from cell.timestamps import moment
@@ -79,17 +80,21 @@ class Migration:
         """In names of what is made for it."""
         return self.migration_id.rpartition("_")[2].lower()
 
+    def document(self) -> dict[str, Any]:
+        return dict(exact(asdict(self)))
+
     def observation(self) -> dict[str, Any]:
-        return {
+        document = {
             "migration_id": self.migration_id,
             "status": self.status,
-            "reason": self.reason,
+            "reason": self.reason and bounded(self.reason),
             "source_received_at": moment(self.received_at),
             "preflight": self.preflight,
             "progress": self.progress and self.progress.told(),
             "verification": self.verification,
             "way_back_until": None,
         }
+        return dict(exact(document))
 
 
 class MigrationRecords:
@@ -104,7 +109,7 @@ class MigrationRecords:
         return [_parse(orjson.loads(document)) for (document,) in rows]
 
     def save(self, migration: Migration) -> None:
-        document = orjson.dumps(asdict(migration)).decode()
+        document = orjson.dumps(migration.document()).decode()
         changed = self._database.write(
             "UPDATE migrations SET document = ? WHERE migration_id = ?",
             *(document, migration.migration_id),

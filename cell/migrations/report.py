@@ -8,6 +8,8 @@ from typing import Any, Literal
 from cell.timestamps import moment
 
 Severity = Literal["info", "warning", "blocking"]
+COUNT_MAX = 2**53 - 1
+SECONDS_MAX = 10**9
 FINDINGS_MAX = 200
 TEXT_CHARACTERS_MAX = 500
 ORDER = {"blocking": 0, "warning": 1, "info": 2}
@@ -48,7 +50,7 @@ class PreflightReport:
             "checked_at": moment(time.time()),
             "source": {
                 "engine": self.engine,
-                "version": self.version and self.version[:100],
+                "version": self.version and bounded(self.version)[:100],
                 "size_bytes": self.size_bytes,
             },
             "findings": [each.told() for each in ordered[:FINDINGS_MAX]],
@@ -76,6 +78,17 @@ def verification(tables: int, rows: int, differences: Iterable[Difference]) -> d
             for each in list(differences)[:FINDINGS_MAX]
         ],
     }
+
+
+def exact(document: Any) -> Any:
+    """With counts that JSON and a database can hold: a source may say any number of anything."""
+    if isinstance(document, dict):
+        return {name: exact(value) for name, value in document.items()}
+    if isinstance(document, list):
+        return list(map(exact, document))
+    if isinstance(document, int) and not isinstance(document, bool):
+        return min(max(document, 0), COUNT_MAX)
+    return document
 
 
 def bounded(text: str) -> str:

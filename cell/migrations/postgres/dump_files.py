@@ -1,11 +1,12 @@
 """Files of pg_dump: recognized by what is in them, read by pg_restore, restored as the owner."""
 
 import asyncio
+import itertools
 import re
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final, Literal
+from typing import IO, Final, Literal, Never, Self
 
 from cell.migrations.errors import MigrationError
 from cell.migrations.postgres import psql
@@ -24,6 +25,13 @@ GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 TOC = "toc.dat"
 LISTING_BYTES_MAX = 64 * 2**20
 MEMBERS_MAX = 200_000
+NOT_OF_PG_DUMP: Final = "the archive has files that are not of pg_dump's format"
+HEADER_BYTES_MAX = 16 * 1024
+MORE_OF_A_MEMBER = (
+    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
+    *(tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE),
+)
+NOT_OF_FILES = (tarfile.XGLTYPE, tarfile.GNUTYPE_SPARSE)
 LIST_FILE = "list"
 UNPACKED = "unpacked"
 # What is left out of a restore: it belongs to a server, needs a superuser, or is there already.
@@ -119,15 +127,43 @@ UNKNOWN: Final = (
 )
 
 
+class BoundedTarInfo(tarfile.TarInfo):
+    """Headers that say more of a member are read into memory whole, and one after another."""
+
+    def _proc_member(self, archive: tarfile.TarFile) -> Self | None:
+        if self.type in MORE_OF_A_MEMBER and self.size > HEADER_BYTES_MAX:
+            raise MigrationError(NOT_OF_PG_DUMP)
+        if self.type in NOT_OF_FILES:
+            raise MigrationError(NOT_OF_PG_DUMP)
+        return super()._proc_member(archive)  # type: ignore[misc, no-any-return]
+
+    def _proc_gnusparse_10(self, *_: object) -> Never:
+        """Its list of blocks is in the content, and as long as that."""
+        raise MigrationError(NOT_OF_PG_DUMP)
+
+
 def unpack(path: Path, folder: Path, bytes_max: int, owner: int | None) -> None:
     """A tar archive of the directory format; in a thread. Only its files, by their own names."""
+    try:
+        _unpack(path, folder, bytes_max, owner)
+    except (tarfile.TarError, EOFError, RecursionError) as error:
+        raise MigrationError("the archive is cut off or damaged") from error
+    except FileExistsError as error:
+        raise MigrationError(NOT_OF_PG_DUMP) from error
+
+
+def _unpack(path: Path, folder: Path, bytes_max: int, owner: int | None) -> None:
     left = bytes_max
     folder.mkdir()
     lend(folder, owner)
-    with tarfile.open(path, "r|") as archive:
-        for number, member in enumerate(archive):
+    with tarfile.open(path, "r|", tarinfo=BoundedTarInfo) as archive:
+        for number in itertools.count(1):
             if number > MEMBERS_MAX:
                 raise MigrationError("the archive has too many files")
+            if (member := archive.next()) is None:
+                break
+            # Each is kept otherwise, with its headers.
+            archive.members = []  # type: ignore[attr-defined]
             name = member.name.rstrip("/").rpartition("/")[2]
             if not member.isfile():
                 continue
@@ -135,7 +171,7 @@ def unpack(path: Path, folder: Path, bytes_max: int, owner: int | None) -> None:
             if left < 0:
                 raise MigrationError(str(budget.exceeded(bytes_max)))
             if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.]{0,99}", name):
-                raise MigrationError("the archive has files that are not of pg_dump's format")
+                raise MigrationError(NOT_OF_PG_DUMP)
             reading = archive.extractfile(member)
             if reading is not None:
                 _write(folder / name, reading)

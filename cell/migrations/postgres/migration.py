@@ -18,7 +18,7 @@ from cell.migrations.postgres.source import REPEATABLE, PostgresSource
 from cell.migrations.postgres.tables import SourceTable, tables
 from cell.migrations.postgres.target import PostgresTarget
 from cell.migrations.record import Migration, MigrationProgress
-from cell.migrations.report import PreflightReport
+from cell.migrations.report import COUNT_MAX, SECONDS_MAX, PreflightReport
 from cell.migrations.source_uri import SourceUri
 from cell.migrations.work import MigrationWork
 from cell.runtime.host import Host
@@ -217,5 +217,6 @@ class CopyProgress:
         if is_done:
             progress.estimated_s = 0.0
         elif came and took_s > PROGRESS_EVERY_S:
-            progress.estimated_s = round(took_s * max(0, total - came) / came, 1)
+            estimated_s = took_s * max(0, min(total, COUNT_MAX) - came) / came
+            progress.estimated_s = round(min(estimated_s, SECONDS_MAX), 1)
         progress.updated_at = time.time()

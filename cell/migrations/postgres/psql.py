@@ -5,6 +5,7 @@ Whatever a source says is read by a program that has no rights, no files and lit
 
 import asyncio
 import contextlib
+import itertools
 import secrets
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
@@ -15,10 +16,17 @@ import orjson
 from cell.migrations.errors import MigrationError
 from cell.runtime.confined_tools import ConfinedTool, ConfinedToolError, Toolbox
 from cell.runtime.confinement import Mount
+from cell.runtime.own_threads import in_own_thread
 
 CONNECT_TIMEOUT_S = 20
 # Of what a server answers to one question about names and figures.
 ANSWER_BYTES_MAX = 64 * 2**20
+ROWS_MAX = 200_000
+# Of one about a single figure.
+VALUE_BYTES_MAX = 64 * 1024
+# So many lines are read, and so many bytes of them understood, before anything else has a turn.
+LINES_AT_ONCE = 500
+BYTES_AT_ONCE = 64 * 1024
 WORDS = ("-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1")
 
 
@@ -61,13 +69,16 @@ class PsqlSession:
         self._tool = tool
         self._asking = asyncio.Lock()
 
-    async def rows(self, query: str) -> list[Any]:
+    async def rows(self, query: str, bytes_max: int = ANSWER_BYTES_MAX) -> list[Any]:
         """What each row holds as JSON; the query has one column of it."""
-        return [orjson.loads(each) for each in await self.lines(query)]
+        found = await self.lines(query, bytes_max)
+        if sum(map(len, found)) <= BYTES_AT_ONCE:
+            return _parsed(found)
+        return await in_own_thread(_parsed, found)
 
     async def value(self, query: str) -> Any:
         """Of a query with one row of one column of JSON."""
-        found = await self.rows(query)
+        found = await self.rows(query, VALUE_BYTES_MAX)
         if len(found) != 1:
             raise QueryError("the server gave no answer")
         return found[0]
@@ -76,7 +87,7 @@ class PsqlSession:
         for each in statements:
             await self.lines(each)
 
-    async def lines(self, query: str) -> list[bytes]:
+    async def lines(self, query: str, bytes_max: int = ANSWER_BYTES_MAX) -> list[bytes]:
         """What it wrote, line by line. Raises QueryError."""
         mark = secrets.token_hex(16).encode()
         async with self._asking:
@@ -86,12 +97,14 @@ class PsqlSession:
                 await self._tool.input.drain()
             except OSError:
                 pass
-            return await self._until(mark)
+            return await self._until(mark, bytes_max)
 
-    async def _until(self, mark: bytes) -> list[bytes]:
+    async def _until(self, mark: bytes, left: int) -> list[bytes]:
         found: list[bytes] = []
-        left = ANSWER_BYTES_MAX
-        while True:
+        for number in itertools.count(1):
+            if number % LINES_AT_ONCE == 0:
+                # What has arrived already is read without waiting.
+                await asyncio.sleep(0)
             try:
                 line = await self._tool.output.readline()
             except ValueError as error:
@@ -99,12 +112,13 @@ class PsqlSession:
             if not line:
                 await self._explain()
             if line.rstrip(b"\n") == mark:
-                return found
+                break
             left -= len(line)
-            if left < 0:
+            if left < 0 or number > ROWS_MAX:
                 raise QueryError("the server answered with more than can be read")
             if line.strip():
                 found.append(line)
+        return found
 
     async def _explain(self) -> None:
         try:
@@ -115,6 +129,13 @@ class PsqlSession:
 
     async def end(self) -> None:
         await self._tool.end()
+
+
+def _parsed(lines: list[bytes]) -> list[Any]:
+    try:
+        return [orjson.loads(each) for each in lines]
+    except ValueError as error:
+        raise QueryError("the server gave an answer that cannot be read") from error
 
 
 @contextlib.asynccontextmanager

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from cell.migrations.conduit import Conduit
-from cell.migrations.postgres.psql import PsqlSession, QueryError
+from cell.migrations.postgres.psql import VALUE_BYTES_MAX, PsqlSession, QueryError
 from cell.migrations.postgres.quoting import identifier, literal
 from cell.migrations.postgres.source import PostgresSource
 from cell.migrations.postgres.tables import SourceTable
@@ -136,7 +136,7 @@ async def state(target: PostgresTarget, name: str) -> SubscriptionState | None:
 
 async def lag(asked: PsqlSession, name: str) -> Lag | None:
     """None where the slot is gone."""
-    found = await asked.rows(LAG.format(slot=literal(name)))
+    found = await asked.rows(LAG.format(slot=literal(name)), VALUE_BYTES_MAX)
     if not found:
         return None
     return Lag(max(0, int(found[0]["bytes"] or 0)), str(found[0]["now"]), bool(found[0]["lost"]))
