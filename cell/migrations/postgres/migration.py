@@ -134,8 +134,8 @@ class ConnectionMigration(PostgresMigration):
     async def preflight(self) -> PreflightReport:
         async with self.source() as made, made.session() as asked:
             facts = await preflight.gather(asked, self.target)
-        syncs = self.record.mode == "copy_and_sync"
-        return await in_own_thread(partial(preflight.report, facts, self.target, syncs=syncs))
+            syncs = self.record.mode == "copy_and_sync"
+            return await in_own_thread(partial(preflight.report, facts, self.target, syncs=syncs))
 
     async def copy(self) -> None:
         await self.create()

@@ -66,6 +66,9 @@ class PostgresSource:
             if isinstance(error, ConfinedToolError):
                 raise MigrationError(psql.said(str(error))) from error
             raise
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            # It is JSON, and of another form than what was asked for.
+            raise MigrationError("the source gave an answer that cannot be read") from error
 
 
 @contextlib.asynccontextmanager

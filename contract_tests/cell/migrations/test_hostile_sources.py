@@ -80,6 +80,7 @@ def test_whatever_a_source_says_its_migration_ends(
     """Its figures and texts can be told and kept, and the next migration can begin."""
     seen = checked(migrating, instance_id, answers)
     texts = [str(seen["reason"])]
+    assert "internal" not in texts[0]
     if (preflight := seen["preflight"]) is not None:
         assert 0 <= preflight["source"]["size_bytes"] <= 2**53
         texts.append(preflight["source"]["version"])
