@@ -16,8 +16,9 @@ DEPTH_MAX: Final = 202
 """Objects and arrays within one another. The message of a queue is two levels down and has 200;
 what writes JSON and what tells what is wrong with it end at 254."""
 
-# Those that are not closed stay, and with them what the parser refuses in any case.
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+# One that is not closed goes on to the end, and the parser refuses it. Nothing is looked at twice:
+# else each quote in a text of nothing but quotes would be the beginning of another.
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 
 
 def why_too_much(raw: bytes | bytearray) -> str | None:

@@ -255,6 +255,15 @@ def test_texts_may_hold_any_number_of_brackets(text: str) -> None:
     assert answer.json() == {"body": {"text": text}}
 
 
+@pytest.mark.parametrize("text", [b'"\\', b'\\"', b'"', b'"\\n'], ids=repr)
+def test_texts_that_do_not_end_are_looked_at_once(text: bytes) -> None:
+    """A megabyte of them took an hour, in which the process answered nobody."""
+    app = echo({"application/json": {"schema": {"type": "object"}}})
+    body = b"[" * (json_sizes.CONTAINERS_MAX + 1) + text * (900_000 // len(text))
+    assert send(app, "application/json", body).status_code in (400, 422)
+    assert json_sizes.fitting([body]) == 0
+
+
 @pytest.mark.nightly
 @given(
     st.recursive(
