@@ -72,6 +72,7 @@ class PostgresMigration:
         """What a migration that ends otherwise has made in the instance."""
         if "database" in self.record.made:
             await self.target.drop()
+            await self.target.give_back()
             del self.record.made["database"]
             self.work.save()
 

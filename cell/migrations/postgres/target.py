@@ -203,6 +203,12 @@ class PostgresTarget:
             query = "SELECT to_json(count(*)) FROM pg_catalog.pg_database WHERE datname ="
             return bool(await asked.value(f"{query}{literal(database)}"))
 
+    async def give_back(self) -> None:
+        """What a file says is done as the owner, who may drop or rename the database of clients."""
+        if not await self.has(DATABASE):
+            async with self.session("postgres") as asked:
+                await asked.run(f"CREATE DATABASE {identifier(DATABASE)}")
+
     async def analyze(self) -> None:
         async with self.session() as asked:
             await asked.run(*(f"ANALYZE {each.sql}" for each in await tables(asked)))

@@ -206,6 +206,21 @@ def test_a_hostile_file_changes_nothing(
     unchanged(migrating, instance_id)
 
 
+@pytest.mark.parametrize(
+    "statement",
+    one_in(
+        2, ["DROP DATABASE app", "DROP DATABASE app WITH (FORCE)", "ALTER DATABASE app RENAME TO x"]
+    ),
+)
+def test_whatever_a_file_does_there_is_a_database_for_clients(
+    migrating: Rig, instance_id: str, statement: str
+) -> None:
+    uploaded(migrating, instance_id, f"{statement};\nSELECT 1/0;\n".encode(), "failed")
+    assert ask(migrating, instance_id, "SELECT 1") == [(1,)]
+    ask(migrating, instance_id, "DROP DATABASE IF EXISTS x")
+    unchanged(migrating, instance_id)
+
+
 def test_a_file_that_grows_beyond_the_storage_ends_there(migrating: Rig, instance_id: str) -> None:
     rows = b"SELECT repeat(md5(n::text), 30) FROM generate_series(1, 3000000) n"
     content = b"CREATE TABLE t AS " + rows + b";"
