@@ -26,6 +26,11 @@ async def check(instance: HostedInstance) -> None:
 async def _check(instance: HostedInstance) -> None:
     await asyncio.sleep(instance.checked_at + EVERY_S - time.monotonic())
     instance.checked_at = time.monotonic()
+    await restore(instance)
+
+
+async def restore(instance: HostedInstance) -> None:
+    """At once, for what the cell itself does."""
     driver = instance.driver
     if not instance.usable or not isinstance(driver, RestoresLogins):
         return

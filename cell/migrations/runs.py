@@ -196,15 +196,23 @@ class MigrationRuns:
         began = time.monotonic()
         while record.made:
             try:
-                engine = await self._engine(instance, record)
-                if instance.usable:
-                    await engine.drop()
-                await engine.leave()
+                # A source may never answer what is asked of it, as while a lock is held there.
+                async with asyncio.timeout(self._settings.migration_leave_s):
+                    engine = await self._engine(instance, record)
+                    if instance.usable:
+                        await engine.drop()
+                    await engine.leave()
                 if "database" not in record.made or instance.record.desired == "erased":
                     break
                 why = "the instance is not running"
             except FAILURES as error:
-                why = for_owner(str(error))
+                why = for_owner(str(error)) or "no answer came in time"
+            except Exception as error:
+                # It is said what remains: who cancels must not wait for ever.
+                log.exception(
+                    "cell.migration_left", migration_id=record.migration_id, exc_info=error
+                )
+                why = "an internal error"
             # An engine that is starting again is waited for.
             comes_back = instance.record.desired == "running" and not instance.usable
             within_s = RUNNING_WITHIN_S if comes_back else self._settings.migration_leave_s
@@ -219,7 +227,7 @@ class MigrationRuns:
         if not isinstance(driver, PostgreSQL):
             raise MigrationError(f"{driver.engine} takes no migrations")
         # The source's code runs in sessions of the tools, and can change the password of theirs.
-        await login_checks.check(instance)
+        await login_checks.restore(instance)
         version = instance.record.spec.engine_version
         target = PostgresTarget(
             *(self._supervisor.host, instance, driver),

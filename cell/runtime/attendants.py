@@ -14,6 +14,7 @@ from pathlib import Path
 
 from cell.layout import Site
 from cell.runtime.confinement import Mount, Sandbox
+from cell.runtime.process import kill_tree
 
 END_WITHIN_S = 5.0
 # The program ends when what the shell reads does, which the cell alone has the other end of.
@@ -42,7 +43,7 @@ class Attendant:
         try:
             await asyncio.to_thread(self._child.wait, END_WITHIN_S)
         except subprocess.TimeoutExpired:
-            self._child.kill()
+            await asyncio.to_thread(kill_tree, self._child.pid)
             await asyncio.to_thread(self._child.wait)
 
     async def ended(self, within_s: float) -> bool:

@@ -2,8 +2,6 @@
 
 import asyncio
 import contextlib
-import os
-import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +9,7 @@ from pathlib import Path
 from cell.layout import Site
 from cell.runtime.confinement import Mount
 from cell.runtime.host import Host
-from cell.runtime.process import tree_of
+from cell.runtime.process import kill_tree
 from cell.specification import Size
 
 COMPLAINT_BYTES = 4096
@@ -100,10 +98,7 @@ class ConfinedTool:
     async def end(self) -> None:
         """At once, whatever it is doing."""
         if self.process.returncode is None:
-            # The innermost first: a sandbox that ends before its tool leaves that behind.
-            for pid in reversed(await asyncio.to_thread(tree_of, self.process.pid)):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            await asyncio.to_thread(kill_tree, self.process.pid)
             with contextlib.suppress(TimeoutError):
                 # `wait_for` forgets that it was cancelled if both come at once.
                 async with asyncio.timeout(END_WITHIN_S):

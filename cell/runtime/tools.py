@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cell.runtime.confinement import Mount
+from cell.runtime.process import kill_tree
 
 LOOK_EVERY_S = 0.5
 COMPLAINT_CHARACTERS = 2_000
@@ -61,7 +62,7 @@ def run(
                     check(process.returncode, complaint)
                     return bytes(output)
         except BaseException:
-            process.kill()
+            kill_tree(process.pid)
             raise
 
 

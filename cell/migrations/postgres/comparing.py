@@ -1,6 +1,7 @@
 """Whether the instance has what the source has, table by table."""
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -13,6 +14,7 @@ from cell.migrations.together import together
 
 Opened = Callable[[], AbstractAsyncContextManager[PsqlSession]]
 ABSENT = "no such table"
+PART = re.compile(r'"(?:[^"]|"")*"|[^."]+')
 LARGE_OBJECTS = """
 SELECT json_build_array(count(*),
     coalesce(sum(pg_catalog.hashtextextended(encode(lo_get(oid), 'hex'), 0)::numeric), 0)::text)
@@ -65,25 +67,14 @@ async def counted(target: PostgresTarget, expected: Mapping[str, int]) -> dict[s
             rows[table.sql] = int(await here.value(query))
     differences = []
     for name, count in expected.items():
-        held = rows.get(_quoted(name))
+        held = rows.get(quoted(name))
         if held != count:
             told = ABSENT if held is None else f"{held} rows"
             differences.append(Difference(name, f"{count} rows", told))
     return verification(len(found), sum(rows.values()), differences)
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
     """A name as pg_dump writes it, which quotes only what needs it."""
-    parts, rest = [], name
-    while rest:
-        if rest.startswith('"'):
-            end = 1
-            while (end := rest.find('"', end)) >= 0 and rest[end : end + 2] == '""':
-                end += 2
-            part, rest = rest[: end + 1], rest[end + 1 :]
-        else:
-            plain, _, _ = rest.partition(".")
-            part, rest = f'"{plain}"', rest[len(plain) :]
-        parts.append(part)
-        rest = rest.removeprefix(".")
-    return ".".join(parts)
+    parts = PART.findall(name)
+    return ".".join(each if each.startswith('"') else f'"{each}"' for each in parts)

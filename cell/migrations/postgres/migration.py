@@ -14,13 +14,14 @@ from cell.migrations.conduit import Conduit
 from cell.migrations.errors import MigrationError
 from cell.migrations.postgres import comparing, preflight, source, syncing, uploads
 from cell.migrations.postgres.copying import SourceCopy
-from cell.migrations.postgres.source import REPEATABLE, PostgresSource
+from cell.migrations.postgres.source import REPEATABLE, PostgresSource, snapshot_name
 from cell.migrations.postgres.tables import SourceTable, tables
 from cell.migrations.postgres.target import PostgresTarget
 from cell.migrations.record import Migration, MigrationProgress
 from cell.migrations.report import COUNT_MAX, SECONDS_MAX, PreflightReport
 from cell.migrations.source_uri import SourceUri
 from cell.migrations.work import MigrationWork
+from cell.runtime.confined_tools import ConfinedToolError
 from cell.runtime.host import Host
 from cell.runtime.own_threads import in_own_thread
 
@@ -57,12 +58,18 @@ class PostgresMigration:
         self.work.save()
         if await self.target.has(self.target.database):
             await self.target.forget_subscriptions()
-            former = await self.target.swap()
-        else:
-            former = await self.target.drop_former()
-        if former is not None:
+            await self.target.swap()
+        # From here on the data is there, whatever becomes of what was there before.
+        try:
+            if await self.target.drop_former():
+                self.record.reason = (
+                    "objects were made in the former database meanwhile; it is kept as "
+                    f"{self.target.former}"
+                )
+        except (MigrationError, ConfinedToolError) as error:
             self.record.reason = (
-                f"objects were made in the former database meanwhile; it is kept as {former}"
+                f"the former database could not be removed, and is kept as {self.target.former}: "
+                f"{error}"
             )
         self.record.made.pop("database", None)
         self.record.made.pop("swap", None)
@@ -142,7 +149,7 @@ class ConnectionMigration(PostgresMigration):
         await self.create()
         async with self.source() as made, made.session() as holder:
             await holder.run(REPEATABLE)
-            snapshot = str(await holder.value(SNAPSHOT))
+            snapshot = snapshot_name(await holder.value(SNAPSHOT))
             found = await tables(holder)
             await self.fill(made, snapshot, found)
             self.work.enter("verifying")

@@ -89,7 +89,7 @@ async def restore(
     try:
         with path.open("rb") as file:
             blocks = only_sql(file, secrets.token_hex(16).encode())
-            while block := await in_own_thread(next, blocks, b""):
+            while (block := await in_own_thread(next, blocks, None)) is not None:
                 await in_own_thread(counts.feed, block)
                 tool.input.write(block)
                 await tool.input.drain()
@@ -125,8 +125,9 @@ def only_sql(file: IO[bytes], key: bytes) -> Iterator[bytes]:
     held = head
     while block := file.read(BLOCK_BYTES):
         held += block
-        yield held[:-ENDS_BYTES]
-        held = held[-ENDS_BYTES:]
+        if len(held) > ENDS_BYTES:
+            yield held[:-ENDS_BYTES]
+            held = held[-ENDS_BYTES:]
     if lifts is not None and (begins := held.rfind(b"\n" + lifts)) >= 0:
         held = held[: begins + 1] + held[begins + 1 + len(lifts) :].lstrip(b"\r\n")
     yield held + b"\n\\unrestrict " + key + b"\n"

@@ -65,8 +65,12 @@ def place(
 class PsqlSession:
     """One connection. A statement that fails ends it."""
 
-    def __init__(self, tool: ConfinedTool) -> None:
+    def __init__(self, tool: ConfinedTool, *, is_restricted: bool) -> None:
+        """One that is restricted obeys no command of psql's, whatever comes into a query."""
         self._tool = tool
+        self._marked = "SELECT '%s';\n" if is_restricted else "\\echo %s\n"
+        if is_restricted:
+            tool.input.write(f"\\restrict {secrets.token_hex(16)}\n".encode())
         self._asking = asyncio.Lock()
 
     async def rows(self, query: str, bytes_max: int = ANSWER_BYTES_MAX) -> list[Any]:
@@ -89,15 +93,15 @@ class PsqlSession:
 
     async def lines(self, query: str, bytes_max: int = ANSWER_BYTES_MAX) -> list[bytes]:
         """What it wrote, line by line. Raises QueryError."""
-        mark = secrets.token_hex(16).encode()
+        mark = secrets.token_hex(16)
         async with self._asking:
             try:
                 # A comment at the end of the query must not hide what follows it.
-                self._tool.input.write(query.encode() + b"\n;\n\\echo " + mark + b"\n")
+                self._tool.input.write(f"{query}\n;\n{self._marked % mark}".encode())
                 await self._tool.input.drain()
             except OSError:
                 pass
-            return await self._until(mark, bytes_max)
+            return await self._until(mark.encode(), bytes_max)
 
     async def _until(self, mark: bytes, left: int) -> list[bytes]:
         found: list[bytes] = []
@@ -140,7 +144,12 @@ def _parsed(lines: list[bytes]) -> list[Any]:
 
 @contextlib.asynccontextmanager
 async def session(
-    toolbox: Toolbox, program: str, where: DatabasePlace, words: Sequence[str] = ()
+    toolbox: Toolbox,
+    program: str,
+    where: DatabasePlace,
+    words: Sequence[str] = (),
+    *,
+    is_restricted: bool = True,
 ) -> AsyncIterator[PsqlSession]:
     """Ends with the block. Raises QueryError, also by whatever is asked, if nobody lets it in."""
     pipe = asyncio.subprocess.PIPE
@@ -148,7 +157,7 @@ async def session(
     tool = await toolbox.start(
         argv, where.environment, stdin=pipe, stdout=pipe, mounts=where.mounts
     )
-    made = PsqlSession(tool)
+    made = PsqlSession(tool, is_restricted=is_restricted)
     try:
         yield made
     finally:

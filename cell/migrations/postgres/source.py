@@ -1,6 +1,7 @@
 """The server that has the data, as the tools of an instance reach it through the conduit."""
 
 import contextlib
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -19,6 +20,7 @@ from cell.runtime.engine_folders import INSIDE
 from cell.runtime.host import Host
 
 NAME_CHARACTERS = 12
+_SNAPSHOT = re.compile(r"[0-9A-Fa-f-]{1,64}")
 REPEATABLE = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
@@ -44,15 +46,19 @@ class PostgresSource:
                 yield asked
 
     def replication(self) -> AbstractAsyncContextManager[PsqlSession]:
-        """A connection that makes slots."""
+        """A connection that makes slots. Nothing that the source said comes into what it is asked.
+
+        A further statement would end the snapshot of a slot, and so psql tells where answers end.
+        """
         words = ["-d", "replication=database"]
-        return psql.session(self.toolbox, self._psql, self._place, words)
+        return psql.session(self.toolbox, self._psql, self._place, words, is_restricted=False)
 
     @contextlib.asynccontextmanager
     async def in_snapshot(self, snapshot: str) -> AsyncIterator[PsqlSession]:
         """Sees what was there when the snapshot was taken, for as long as whoever took it lives."""
         async with self.session() as asked:
-            await asked.run(REPEATABLE, f"SET TRANSACTION SNAPSHOT '{snapshot}'")
+            # Nothing is asked in between, or it would be too late for a snapshot.
+            await asked.run(f"{REPEATABLE}; SET TRANSACTION SNAPSHOT '{snapshot}'")
             yield asked
 
     @contextlib.contextmanager
@@ -69,6 +75,13 @@ class PostgresSource:
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             # It is JSON, and of another form than what was asked for.
             raise MigrationError("the source gave an answer that cannot be read") from error
+
+
+def snapshot_name(said: object) -> str:
+    """As it can stand in a statement; the source says it."""
+    if _SNAPSHOT.fullmatch(str(said)) is None:
+        raise MigrationError("the source gave a snapshot a name that no PostgreSQL gives")
+    return str(said)
 
 
 @contextlib.asynccontextmanager

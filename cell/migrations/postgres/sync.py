@@ -11,7 +11,7 @@ from cell.migrations.errors import MigrationError, NotCaughtUpError
 from cell.migrations.postgres import comparing, copying, syncing
 from cell.migrations.postgres.migration import ConnectionMigration
 from cell.migrations.postgres.quoting import identifier
-from cell.migrations.postgres.source import REPEATABLE, PostgresSource
+from cell.migrations.postgres.source import REPEATABLE, PostgresSource, snapshot_name
 from cell.migrations.postgres.tables import (
     SourceTable,
     sequences,
@@ -180,6 +180,6 @@ class SyncMigration(ConnectionMigration):
     ) -> dict[str, Any]:
         async with there.session() as holder:
             await holder.run(REPEATABLE)
-            snapshot = str(await holder.value(SNAPSHOT))
+            snapshot = snapshot_name(await holder.value(SNAPSHOT))
             opened = partial(there.in_snapshot, snapshot)
             return await comparing.compared(opened, self.target, found, self.jobs)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from cell.migrations.conduit import Conduit
 from cell.migrations.postgres.psql import VALUE_BYTES_MAX, PsqlSession, QueryError
 from cell.migrations.postgres.quoting import identifier, literal
-from cell.migrations.postgres.source import PostgresSource
+from cell.migrations.postgres.source import PostgresSource, snapshot_name
 from cell.migrations.postgres.tables import SourceTable
 from cell.migrations.postgres.target import PostgresTarget
 from cell.migrations.server_socket import PASSWORDS
@@ -87,7 +87,8 @@ async def new_slot(source: PostgresSource, name: str) -> AsyncIterator[str]:
             )
             if not found:
                 raise QueryError("the source made no replication slot")
-            yield found[0].decode(errors="replace").split("|")[SNAPSHOT_COLUMN]
+            columns = found[0].decode(errors="replace").split("|")
+            yield snapshot_name(columns[SNAPSHOT_COLUMN] if columns[SNAPSHOT_COLUMN:] else "")
 
 
 async def subscribe(target: PostgresTarget, conduit: Conduit, name: str, folder: str) -> None:

@@ -150,16 +150,17 @@ class PostgresTarget:
         await self.forget_subscriptions()
         await self._drop(self.database)
 
-    async def swap(self) -> str | None:
-        """The new database becomes the owner's, at once for everybody.
+    @property
+    def former(self) -> str:
+        """The name of what was the owner's database, until it is removed."""
+        return f"before_{self.database}"
 
-        The former goes, unless something was made there meanwhile: its name is answered then.
-        """
-        former = f"before_{self.database}"
+    async def swap(self) -> None:
+        """The new database becomes the owner's, at once for everybody."""
         names = ", ".join(map(literal, (DATABASE, self.database)))
         renames = (
             "BEGIN",
-            f"ALTER DATABASE {identifier(DATABASE)} RENAME TO {identifier(former)}",
+            f"ALTER DATABASE {identifier(DATABASE)} RENAME TO {identifier(self.former)}",
             f"ALTER DATABASE {identifier(self.database)} RENAME TO {identifier(DATABASE)}",
             "COMMIT",
         )
@@ -170,33 +171,27 @@ class PostgresTarget:
                     await asked.run(*renames)
                 break
             except QueryError:
+                if await self.has(self.former) and not await self.has(self.database):
+                    # Nothing was heard of it, and it was done.
+                    break
                 # Somebody connected in between, or the server looks after its tables.
                 if attempt == SWAPS_MAX - 1:
                     raise
             await asyncio.sleep(SWAP_AGAIN_S)
-        return await self.drop_former()
 
-    async def drop_former(self) -> str | None:
-        former = f"before_{self.database}"
-        if not await self.has(former):
-            return None
-        if await self.objects(former):
-            return former
-        await self._drop(former)
-        return None
+    async def drop_former(self) -> bool:
+        """Whether something was made there meanwhile, so that it is kept."""
+        if not await self.has(self.former):
+            return False
+        if await self.objects(self.former):
+            return True
+        await self._drop(self.former)
+        return False
 
     async def _drop(self, database: str) -> None:
+        """By the server, which alone may end whatever session there is; no code runs by it."""
         drop = f"DROP DATABASE IF EXISTS {identifier(database)} WITH (FORCE)"
-        for attempt in range(SWAPS_MAX):
-            try:
-                async with self.session("postgres") as asked:
-                    await asked.run(*ALIKE, drop)
-                break
-            except QueryError:
-                # The administrator, whom the owner cannot end, may be looking at it.
-                if attempt == SWAPS_MAX - 1:
-                    raise
-            await asyncio.sleep(SWAP_AGAIN_S)
+        await self.as_server(drop, database="postgres")
 
     async def has(self, database: str) -> bool:
         async with self.session("postgres") as asked:

@@ -1,15 +1,19 @@
 """What a source or a file may say costs the cell little, and leaves no migration unfinished."""
 
+import asyncio
 import io
 import tarfile
+from functools import partial
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from cell.migrations.errors import MigrationError
-from cell.migrations.postgres import dump_files, row_counts
+from cell.migrations.postgres import dump_files, psql, row_counts
 from cell.migrations.postgres.plain import StatementErrors
+from cell.migrations.postgres.psql import PsqlSession, QueryError
 from cell.migrations.postgres.row_counts import RowCounts
 from contract_tests.by_day import one_in
 from contract_tests.cell.migrations.migration_calls import (
@@ -23,6 +27,9 @@ from contract_tests.cell.migrations.migration_calls import (
 from contract_tests.cell.migrations.speaking_source import FACTS, TABLE, speaking
 from contract_tests.cell.rig import Rig, until
 
+if TYPE_CHECKING:
+    from cell.runtime.confined_tools import ConfinedTool
+
 HUGE = b"1" + b"0" * 30
 # Of what is asked, by a text in the query.
 IN_FACTS, IN_TABLES, IN_EXTENSIONS = b"wal_level", b"relreplident", b"extversion"
@@ -34,10 +41,12 @@ def instance_id(migrating: Rig) -> str:
     return migrating.make()
 
 
-def checked(rig: Rig, instance_id: str, answers: dict[bytes, list[bytes]]) -> dict[str, Any]:
-    """What is told of a dry run, once it has ended."""
+def checked(
+    rig: Rig, instance_id: str, answers: dict[bytes, list[bytes]], *, dry_run: bool = True
+) -> dict[str, Any]:
+    """What is told of a migration, once it has ended."""
     with speaking(answers) as source:
-        migration_id = begun(rig, instance_id, CONNECTION, dry_run=True)
+        migration_id = begun(rig, instance_id, CONNECTION, dry_run=dry_run)
         answer = send(rig, token(rig, instance_id, migration_id), {"uri": source.uri, "tls": "off"})
         assert answer.status_code == 200, answer.text
 
@@ -80,6 +89,7 @@ def test_whatever_a_source_says_its_migration_ends(
     seen = checked(migrating, instance_id, answers)
     texts = [str(seen["reason"])]
     assert "internal" not in texts[0]
+    assert "did not answer" not in texts[0]
     if (preflight := seen["preflight"]) is not None:
         assert 0 <= preflight["source"]["size_bytes"] <= 2**53
         texts.append(preflight["source"]["version"])
@@ -87,11 +97,37 @@ def test_whatever_a_source_says_its_migration_ends(
     assert all(text.isprintable() and len(text) <= 500 for text in texts), texts
 
 
-def test_more_rows_than_a_database_has_names_of_are_not_read(
-    migrating: Rig, instance_id: str
+def test_more_rows_than_a_database_has_names_of_are_not_read() -> None:
+    async def asked() -> None:
+        tool = SimpleNamespace(output=asyncio.StreamReader(limit=2**20), input=SimpleNamespace())
+        tool.input.write, tool.input.drain = lambda _: None, partial(asyncio.sleep, 0)
+        tool.output.feed_data(b"{}\n" * (psql.ROWS_MAX + 1))
+        await PsqlSession(cast("ConfinedTool", tool), is_restricted=True).rows("SELECT")
+
+    with pytest.raises(QueryError, match="more than can be read"):
+        asyncio.run(asked())
+
+
+SEIZING = (
+    b"00000003-0000001B-1'; \n\\set x `touch %b`\nSELECT '1",
+    b"00000003'; \\! touch %b",
+    b"x\\'; \\! touch %b",
+)
+
+
+@pytest.mark.parametrize("name", SEIZING)
+def test_what_a_source_says_is_never_obeyed(
+    migrating: Rig, instance_id: str, name: bytes, tmp_path: Path
 ) -> None:
-    seen = checked(migrating, instance_id, {IN_EXTENSIONS: [b"{}"] * 300_000})
-    assert "more than can be read" in seen["reason"]
+    """The tool has commands that run programs, and a query may hold what the source has said."""
+    tmp_path.chmod(0o777)
+    said = b'"%b"' % (name % str(tmp_path / "seized").encode()).replace(b"\\", b"\\\\").replace(
+        b"\n", b"\\n"
+    )
+    answers = {IN_EXTENSIONS: [], b"pg_export_snapshot": [said]}
+    seen = checked(migrating, instance_id, answers, dry_run=False)
+    assert "snapshot" in seen["reason"]
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("words", ["A ", " ", "ALTER T ", "OWNER TO", "("])

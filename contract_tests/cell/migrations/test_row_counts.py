@@ -4,6 +4,7 @@ import io
 
 import pytest
 
+from cell.migrations.postgres import comparing, plain
 from cell.migrations.postgres.plain import StatementErrors, only_sql
 from cell.migrations.postgres.row_counts import RowCounts
 
@@ -39,6 +40,18 @@ def test_rows_are_counted_however_a_stream_is_cut(size: int) -> None:
     assert counts.rows == EXPECTED
 
 
+@pytest.mark.parametrize(
+    "name",
+    ['public."a (b) c"', "t", '"a""b"."c (d"', '"x y"', 'public."FROM stdin;"', '" ("'],
+)
+def test_names_of_any_characters_are_told_apart(name: str) -> None:
+    counts = RowCounts()
+    for columns in ("", ' (a, "b (c")'):
+        counts.feed(f"COPY {name}{columns} FROM stdin;\n1\n\\.\n".encode())
+    assert counts.rows == {name: 2}
+    assert comparing.quoted(name).count('"') % 2 == 0
+
+
 def test_a_dump_keeps_every_row_and_loses_its_own_keys() -> None:
     made = b"".join(only_sql(io.BytesIO(DUMP), b"key"))
     assert made.startswith(b"\\restrict key\n")
@@ -56,6 +69,16 @@ def test_a_large_file_comes_whole() -> None:
     content = b"SELECT 1;\n" * 500_000
     made = b"".join(only_sql(io.BytesIO(content), b"k"))
     assert made == b"\\restrict k\n" + content + b"\n\\unrestrict k\n"
+
+
+@pytest.mark.parametrize("beyond", [0, 1, 9, 73, 74, 75, 200, 65_536])
+def test_a_file_comes_whole_whatever_its_length(beyond: int) -> None:
+    """Its first block may be all that there is, without the line that is left out of it."""
+    begin = b"\\restrict Abc123\nSELECT 1;\n"
+    content = begin + b"-" * (plain.ENDS_BYTES + beyond - len(begin) - 1) + b"\n"
+    blocks = list(only_sql(io.BytesIO(content), b"k"))
+    assert all(blocks)
+    assert b"".join(blocks).count(b"-") == content.count(b"-")
 
 
 @pytest.mark.parametrize(

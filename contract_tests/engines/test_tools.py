@@ -1,0 +1,51 @@
+"""Tools that run beside an engine: whenever one is ended, nothing of it goes on."""
+
+import asyncio
+import random
+import secrets
+from pathlib import Path
+
+import pytest
+
+from cell.layout import Layout
+from cell.runtime.confined_tools import Toolbox
+from cell.runtime.host import Host
+from contract_tests.engines.conftest import SIZE, UID
+
+
+def left(mark: str) -> list[str]:
+    """The command lines in which it stands."""
+    found = []
+    for each in Path("/proc").iterdir():
+        if each.name.isdigit():
+            try:
+                words = (each / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            except OSError:
+                continue
+            if mark in words:
+                found.append(words[:200])
+    return found
+
+
+@pytest.mark.parametrize("delays_ms", [(0, 3), (3, 12), (12, 40)], ids=str)
+def test_a_tool_that_is_ended_leaves_nothing(
+    host: Host, layout: Layout, delays_ms: tuple[int, int]
+) -> None:
+    """Also one that is only being started: a sandbox that ends first would leave it behind."""
+    site = layout.site("inst_01JD0000000000000000000T00", UID + 9)
+    site.make(host.owner(site))
+    mark = f"mark{secrets.token_hex(8)}"
+
+    async def one() -> None:
+        toolbox = Toolbox(host, site, SIZE, ())
+        argv = ["/bin/sh", "-c", f"sleep 1000 & sleep 1000; : {mark}"]
+        tool = await toolbox.start(argv, {}, stdin=asyncio.subprocess.PIPE)
+        await asyncio.sleep(random.uniform(*delays_ms) / 1000)
+        await tool.end()
+
+    async def several() -> None:
+        for _ in range(10):
+            await asyncio.gather(*(one() for _ in range(5)))
+
+    asyncio.run(several())
+    assert left(mark) == []
