@@ -31,7 +31,11 @@ def shop(source: SourceServer) -> SourceDatabase:
 
 @pytest.fixture(scope="session")
 def migrating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    settings: dict[str, Any] = {"migration_networks": LOOPBACK, "migration_silence_s": 5.0}
+    settings: dict[str, Any] = {
+        "migration_networks": LOOPBACK,
+        "migration_silence_s": 5.0,
+        "migration_leave_s": 8.0,
+    }
     with running(tmp_path_factory.mktemp("migrating") / "cell", **settings) as made:
         made.usual = {"engine": "postgres", "engine_version": TARGET}
         yield made

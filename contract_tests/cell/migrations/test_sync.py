@@ -259,6 +259,23 @@ def test_a_cancelled_sync_leaves_nothing_on_either_side(
 
 
 @pytest.mark.nightly
+def test_a_cancel_ends_though_the_source_never_answers(
+    migrating: Rig, instance_id: str, shop: SourceDatabase
+) -> None:
+    shop.ask(SCHEMA)
+    migration_id = syncing(migrating, instance_id, shop)
+    with shop.server.connect("super", shop.name) as holder:
+        holder.execute("BEGIN; LOCK TABLE pg_catalog.pg_publication_rel IN ACCESS EXCLUSIVE MODE")
+        migrating.act("DELETE", path_of(instance_id, migration_id))
+        seen = status_is(migrating, instance_id, migration_id, "cancelled")
+    assert "the publication menagerie_" in seen["reason"]
+    assert "no answer came in time" in seen["reason"]
+    unchanged(migrating, instance_id)
+    for name in shop.left():
+        shop.ask(f"DROP PUBLICATION {name}")
+
+
+@pytest.mark.nightly
 def test_a_deleted_instance_leaves_nothing_at_the_source(
     migrating: Rig, shop: SourceDatabase
 ) -> None:
