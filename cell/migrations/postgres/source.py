@@ -77,6 +77,31 @@ class PostgresSource:
             raise MigrationError("the source gave an answer that cannot be read") from error
 
 
+class LastingSession:
+    """One connection for questions that are asked again and again; made anew after a failure."""
+
+    def __init__(self, source: PostgresSource) -> None:
+        self._source = source
+        self._stack = contextlib.AsyncExitStack()
+        self._asked: PsqlSession | None = None
+
+    @contextlib.asynccontextmanager
+    async def session(self) -> AsyncIterator[PsqlSession]:
+        """As the source's own."""
+        try:
+            with self._source.explained():
+                if self._asked is None:
+                    self._asked = await self._stack.enter_async_context(self._source.session())
+                yield self._asked
+        except BaseException:
+            await self.end()
+            raise
+
+    async def end(self) -> None:
+        self._asked = None
+        await self._stack.aclose()
+
+
 def snapshot_name(said: object) -> str:
     """As it can stand in a statement; the source says it."""
     if _SNAPSHOT.fullmatch(str(said)) is None:

@@ -11,7 +11,12 @@ from cell.migrations.errors import MigrationError, NotCaughtUpError
 from cell.migrations.postgres import comparing, copying, syncing
 from cell.migrations.postgres.migration import ConnectionMigration
 from cell.migrations.postgres.quoting import identifier
-from cell.migrations.postgres.source import REPEATABLE, PostgresSource, snapshot_name
+from cell.migrations.postgres.source import (
+    REPEATABLE,
+    LastingSession,
+    PostgresSource,
+    snapshot_name,
+)
 from cell.migrations.postgres.tables import (
     SourceTable,
     sequences,
@@ -73,16 +78,25 @@ class SyncMigration(ConnectionMigration):
         socket = self.socket()
         try:
             async with self.source() as there:
-                while not wants_cutover.is_set():
-                    await self._look(there, socket)
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(LOOK_EVERY_S):
-                            await wants_cutover.wait()
+                await self._keep_up(there, socket, wants_cutover)
                 await self._cut_over(there, socket)
         finally:
             await socket.end()
 
-    async def _look(self, there: PostgresSource, socket: ServerSocket) -> None:
+    async def _keep_up(
+        self, there: PostgresSource, socket: ServerSocket, wants_cutover: asyncio.Event
+    ) -> None:
+        lasting = LastingSession(there)
+        try:
+            while not wants_cutover.is_set():
+                await self._look(lasting, socket)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_EVERY_S):
+                        await wants_cutover.wait()
+        finally:
+            await lasting.end()
+
+    async def _look(self, there: LastingSession, socket: ServerSocket) -> None:
         """Takes the figures, and sees to what a restart or a rotation has ended."""
         record, progress = self.record, self.record.progress or MigrationProgress()
         record.progress = progress

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import psycopg
 import pytest
@@ -256,6 +257,36 @@ def test_a_cancelled_sync_leaves_nothing_on_either_side(
     status_is(migrating, instance_id, migration_id, "cancelled")
     assert shop.left() == []
     unchanged(migrating, instance_id)
+
+
+@pytest.mark.nightly
+def test_a_sync_asks_its_source_on_one_connection(
+    migrating: Rig, instance_id: str, shop: SourceDatabase
+) -> None:
+    """A tool for each question would take a good part of a CPU, for hours."""
+    shop.ask(SCHEMA)
+    migration_id = syncing(migrating, instance_id, shop)
+    asking = "SELECT pid FROM pg_stat_activity WHERE application_name = 'menagerie-migration'"
+    asking += " AND datname = current_database()"
+
+    def pid() -> int:
+        return int(until(lambda: shop.ask(asking, "super"), "it asks")[0][0])
+
+    def looked(seen: dict[str, Any]) -> bool:
+        now = observed(migrating, instance_id, migration_id)
+        return bool(now["progress"]["updated_at"] > seen["progress"]["updated_at"])
+
+    first = pid()
+    for _ in range(3):
+        seen = observed(migrating, instance_id, migration_id)
+        until(lambda: looked(seen), "it has looked again")
+        assert pid() == first
+    shop.ask(f"SELECT pg_terminate_backend({first})", "super")  # noqa: S608 - a number
+    until(lambda: pid() != first, "it asks on another connection")
+    seen = observed(migrating, instance_id, migration_id)
+    until(lambda: looked(seen), "it goes on")
+    migrating.act("DELETE", path_of(instance_id, migration_id))
+    status_is(migrating, instance_id, migration_id, "cancelled")
 
 
 @pytest.mark.nightly
