@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import psycopg
 import pytest
@@ -272,19 +271,20 @@ def test_a_sync_asks_its_source_on_one_connection(
     def pid() -> int:
         return int(until(lambda: shop.ask(asking, "super"), "it asks")[0][0])
 
-    def looked(seen: dict[str, Any]) -> bool:
-        now = observed(migrating, instance_id, migration_id)
-        return bool(now["progress"]["updated_at"] > seen["progress"]["updated_at"])
+    def looked_at() -> str:
+        return str(observed(migrating, instance_id, migration_id)["progress"]["updated_at"])
+
+    def looks_again() -> None:
+        before = looked_at()
+        until(lambda: looked_at() > before, "it has looked again")
 
     first = pid()
     for _ in range(3):
-        seen = observed(migrating, instance_id, migration_id)
-        until(lambda: looked(seen), "it has looked again")
+        looks_again()
         assert pid() == first
-    shop.ask(f"SELECT pg_terminate_backend({first})", "super")  # noqa: S608 - a number
+    shop.ask(f"SELECT pg_terminate_backend({first})", "super")
     until(lambda: pid() != first, "it asks on another connection")
-    seen = observed(migrating, instance_id, migration_id)
-    until(lambda: looked(seen), "it goes on")
+    looks_again()
     migrating.act("DELETE", path_of(instance_id, migration_id))
     status_is(migrating, instance_id, migration_id, "cancelled")
 
