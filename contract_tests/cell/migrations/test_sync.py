@@ -290,6 +290,24 @@ def test_a_sync_asks_its_source_on_one_connection(
 
 
 @pytest.mark.nightly
+def test_a_migration_goes_on_through_rotations(migrating: Rig, shop: SourceDatabase) -> None:
+    instance_id = migrating.make()
+    shop.ask(SCHEMA)
+    migration_id = begun(migrating, instance_id, CONNECTION, "copy_and_sync")
+    connect(migrating, instance_id, migration_id, shop)
+    for _ in range(5):
+        migrating.rotate(instance_id, overlap_s=0)
+    status_is(migrating, instance_id, migration_id, "syncing")
+    assert cut_over(migrating, instance_id, migration_id) == 200
+    for _ in range(5):
+        migrating.rotate(instance_id, overlap_s=0)
+    seen = status_is(migrating, instance_id, migration_id, "completed")
+    assert seen["reason"] is None
+    assert ask(migrating, instance_id, "SELECT count(*) FROM orders") == [(500,)]
+    assert shop.left() == []
+
+
+@pytest.mark.nightly
 def test_a_cancel_ends_though_the_source_never_answers(
     migrating: Rig, instance_id: str, shop: SourceDatabase
 ) -> None:
