@@ -106,6 +106,23 @@ def test_an_instance_begins_with_its_backup_and_with_a_new_credential(
     assert cell.numbers(instance_id, new["password"]) == [1, 3]
 
 
+@pytest.mark.nightly
+def test_one_that_was_deleted_begins_with_its_backup_when_it_is_undeleted(
+    make_rig: MakeRig, former: Rig
+) -> None:
+    instance_id, backup_id, _ = lost(former)
+    former.action(instance_id, "delete")
+    former.status_is(instance_id, "stopped")
+    cell = recovered(make_rig, former, *KEPT)
+    assert cell.observe(instance_id)["data_lost"]
+    taken_over(cell, instance_id)
+    cell.put(instance_id, **VALKEY, source_backup=f"{instance_id}/{backup_id}")
+    cell.action(instance_id, "resume")
+    cell.status_is(instance_id, "running")
+    assert not cell.observe(instance_id)["data_lost"]
+    assert cell.numbers(instance_id, cell.reveal(instance_id)["password"]) == [1]
+
+
 def test_until_then_nothing_of_it_is_started_copied_or_replaced(
     make_rig: MakeRig, former: Rig
 ) -> None:

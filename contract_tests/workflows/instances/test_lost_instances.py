@@ -35,6 +35,19 @@ def test_it_comes_back_with_the_newest_backup(stage: Stage, wanted: str) -> None
     )
 
 
+def test_one_that_was_deleted_when_its_machine_was_lost_comes_back_too(stage: Stage) -> None:
+    """Its cell knows of it, and has nothing of it."""
+    instance = stage.instance("resuming", desired_status="running")
+    backup_id = stored.backup(stage.database, stage.cell, instance)
+    stage.cell.becomes(instance.id, status="stopped", data_lost=True)
+    stage.start("instances.resume", instance)
+    stage.settle()
+    found = stage.fetch(instance)
+    assert found.status == "running"
+    assert f"from the backup {backup_id}" in (found.status_reason or "")
+    assert stage.cell.told(instance.id)["source_backup"] == f"{instance.id}/{backup_id}"
+
+
 def test_without_a_backup_it_does_not_come_back_empty(stage: Stage) -> None:
     instance = stage.instance("resuming")
     stage.cell.forget(instance.id)

@@ -98,15 +98,16 @@ def _wanted(op: Operation) -> str:
 
 
 def _is_lost(op: Operation) -> bool:
-    """What was erased at the cell is not: its backups are erased, too."""
+    """Also with the cell's machine. What was erased at the cell is not: its backups are, too."""
     with op.database.read() as db:
         instance = instances.fetch(db, op.args["org_id"], op.args["instance_id"])
         cell = op.services.cells.for_instance(db, instance)
     try:
-        return cell.observe(instance.id) is None
+        observation = cell.observe(instance.id)
     except CellUnavailable as error:
         tell(op, "resuming", error.detail)
         raise
+    return observation is None or bool(observation.get("data_lost"))
 
 
 def _hand_over(op: Operation, db: Session) -> None:
