@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cell.engines.driver import Health, Login, RestoresLogins
-from cell.engines.postgres import connections, scram
+from cell.engines.postgres import connections, logins, scram
 from cell.engines.postgres.configuration import SOCKET
 from cell.engines.postgres.connections import WrongPasswordError
 from cell.runtime import relay
@@ -34,6 +34,19 @@ def restore(running: Subject) -> list[str]:
 def kept(running: Subject, name: str) -> object:
     asked = f"SELECT rolpassword FROM pg_authid WHERE rolname = '{name}'"
     return value(running, asked, superuser(running))
+
+
+@newest_lent
+def test_the_cells_own_login_is_made_where_it_is_missing(lent: Subject) -> None:
+    """Of a server that went on while its cell was replaced by a newer one."""
+    own = logins.of_cell(lent.host, lent.site)
+    with session(lent, superuser(lent)) as connection:
+        connection.execute("DROP ROLE app_0")
+    logins.keep(lent.site, logins.of_clients(lent.site))
+    assert restore(lent) == []
+    with session(lent, own) as connection:
+        assert connection.execute("SELECT current_user::text").fetchone() == ("app",)
+    assert lent.works(lent.login)
 
 
 @every_version_lent

@@ -18,6 +18,11 @@ from cell.runtime.engine_files import EnginePath
 
 log = structlog.get_logger("cell.postgres")
 
+# As the cell's own, of a server that an earlier version of the cell has started.
+MISSING = """
+SELECT FROM pg_catalog.json_each_text(%s::json) AS w (name, verifier)
+WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = w.name)
+"""
 DIFFERING = f"""
 SELECT a.rolname FROM pg_catalog.pg_authid a
 JOIN pg_catalog.json_each_text(%s::json) AS w (name, verifier) ON w.name = a.rolname
@@ -32,6 +37,10 @@ async def restore(folder: EnginePath, ours: Login, verifiers: Mapping[str, str])
             connections.administration(folder, ours) as connection,
             connections.unhindered(connection, folder, ours),
         ):
+            missing = await connection.execute(MISSING, [json.dumps(dict(verifiers))])
+            if missing.rowcount:
+                async with connection.transaction():
+                    await roles.allow(connection, verifiers)
             found = await connection.execute(DIFFERING, [json.dumps(dict(verifiers))])
             names = [name for (name,) in await found.fetchall()]
             for name in names:

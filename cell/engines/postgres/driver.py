@@ -137,8 +137,7 @@ class PostgreSQL:
         self.autovacuum.hold(site)
         given = (self._host, self._family, installation, site, spec.size)
         await asyncio.to_thread(server.write_configuration, *given)
-        await logins.admit(site, logins.of_cell(self._host, site))
-        logins.forget_applied(site)
+        await logins.begin(site, logins.of_cell(self._host, site))
         self._discarding.begin(site)
         return await server.launch(*given)
 
@@ -196,7 +195,8 @@ class PostgreSQL:
         return {name: scram.without_login(each) for name, each in logins.of_clients(site).items()}
 
     async def restore_logins(self, site: Site) -> list[str]:
-        return await changed_passwords.restore(site.run, self.superuser(site), logins.wanted(site))
+        wanted = await logins.with_cells(site, logins.of_cell(self._host, site))
+        return await changed_passwords.restore(site.run, self.superuser(site), wanted)
 
     async def resize(self, site: Site, process: Process, size: Size) -> bool:
         installation = await self.installation(data_folder.major(site) or "", site)

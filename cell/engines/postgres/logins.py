@@ -19,11 +19,19 @@ def of_cell(host: Host, site: Site) -> Login:
     return Login(roles.CELL, host.secret(site, "postgres tools"))
 
 
-async def admit(site: Site, login: Login) -> None:
-    """One more, which an instance that is older than it has not."""
+async def with_cells(site: Site, login: Login) -> dict[str, str]:
+    """What is wanted, with the cell's own, which an instance of an earlier version has not."""
     kept = wanted(site)
     if kept and login.username not in kept:
-        keep(site, {**kept, **await asyncio.to_thread(_verifiers, [login], kept)})
+        kept |= await asyncio.to_thread(_verifiers, [login], kept)
+        keep(site, kept)
+    return kept
+
+
+async def begin(site: Site, login: Login) -> None:
+    """A server that starts has been told of nothing yet."""
+    await with_cells(site, login)
+    forget_applied(site)
 
 
 async def remember(site: Site, logins: Sequence[Login]) -> None:
