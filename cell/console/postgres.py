@@ -27,8 +27,10 @@ CHANGED = (
     " restored within seconds: try again then"
 )
 NUMERIC = {"int2", "int4", "int8", "float4", "float8", "numeric", "oid", "money"}
-_QUERY = re.compile(
-    rb"\A(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:select|table|values|with)\b", re.IGNORECASE | re.DOTALL
+# Each comment ends where it first may: else a script of some comments has millions of readings.
+QUERY = re.compile(
+    rb"\A(?:\s++|--[^\n]*+\n|/\*(?>.*?\*/))*+(?:select|table|values|with)\b",
+    re.IGNORECASE | re.DOTALL,
 )
 # In libpq's words; those of the engine begin with a severity.
 _NO_MEMORY = ("out of memory", "cannot allocate memory")
@@ -99,7 +101,7 @@ class _Session:
         return self._pgconn.transaction_status == pq.TransactionStatus.ACTIVE
 
     def run(self, sql: bytes) -> None:
-        if not (_QUERY.match(sql) and self._run_with_cursor(sql)):
+        if not (QUERY.match(sql) and self._run_with_cursor(sql)):
             self._fill(sql)
         if self._pgconn.transaction_status != pq.TransactionStatus.IDLE:
             self._table.note("the transaction was still open and was rolled back")

@@ -55,7 +55,7 @@ DECODERS: Final = dict.fromkeys(INTEGERS, int) | {
     FIELD_TYPE.JSON: json.loads,
 }
 CALL: Final = re.compile(
-    r"\A(?:\s|--[^\n]*\n|#[^\n]*\n|/\*.*?\*/)*call\b", re.IGNORECASE | re.DOTALL
+    r"\A(?:\s++|--[^\n]*+\n|#[^\n]*+\n|/\*(?>.*?\*/))*+call\b", re.IGNORECASE | re.DOTALL
 )
 # Too many connections, going down, over a quota: nothing is wrong with the statement.
 NOT_THE_STATEMENT: Final = {

@@ -31,7 +31,8 @@ CURSOR: Final = "menagerie_client"
 CHUNK_ROWS: Final = 1000
 # What a cursor may be declared for: it is asked for no more rows than are kept.
 QUERY: Final = re.compile(
-    r"\A(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:select|table|values|with)\b", re.IGNORECASE | re.DOTALL
+    r"\A(?:\s++|--[^\n]*+\n|/\*(?>.*?\*/))*+(?:select|table|values|with)\b",
+    re.IGNORECASE | re.DOTALL,
 )
 # The types that JSON has, too; all others come as the server writes them.
 NATIVE: Final = frozenset(

@@ -21,13 +21,23 @@ _FAULTS = (duckdb.FatalException, duckdb.InternalException)
 _MEMORY = (duckdb.OutOfMemoryException, MemoryError)
 _DISK = "max_temp_directory_size"
 _LINE = re.compile(r"^LINE (\d+):", re.MULTILINE)
-_TRACE = re.compile(r"\s*(?:Stack Trace:|Possible solutions:).*", re.DOTALL)
+TRACE = "Stack Trace:"
+_ADVICE = "Possible solutions:"
 _PLACE = re.compile(r"(?:0x[0-9a-fA-F]+|/[\w.-]+)+")
+
+
+def before(text: str, *marks: str) -> str:
+    """What stands before the first of these, without blanks at its end.
+
+    An error quotes what it is about, which may be a megabyte of blanks.
+    """
+    found = [at for mark in marks if (at := text.find(mark)) >= 0]
+    return text[: min(found)].rstrip() if found else text
 
 
 def told(error: Exception, directory: Path, *, rendered: bool) -> str:
     """The text for the client; `rendered` where the statement stands inside one of ours."""
-    text = _TRACE.sub("", str(error)).replace(f"{directory}/", "")
+    text = before(str(error), TRACE, _ADVICE).replace(f"{directory}/", "")
     if isinstance(error, _FAULTS):
         first = text.partition("\n")[0]
         log.error("the engine failed because of an internal error", reason=_PLACE.sub("…", first))

@@ -10,7 +10,8 @@ from typing import Any
 import structlog
 from structlog.typing import EventDict
 
-_ENGINES_TRACE = re.compile(r"\s*Stack Trace:.*", re.DOTALL)
+from instance_services.duckdb.errors import TRACE, before
+
 # Of a path of two parts or more, the last tells enough.
 _PATH = re.compile(r"(?<![\w:/])(?:/[\w.+@-]+)+/([\w.+@-]+)")
 _EXCEPTION = re.compile(r"^[\w.]+: .*", re.MULTILINE)
@@ -37,7 +38,7 @@ def set_up(level: str) -> None:
 
 def cleaned(text: str) -> str:
     """Without stack traces of the engine, folders and addresses."""
-    return _ADDRESS.sub("…", _PATH.sub(r"\1", _ENGINES_TRACE.sub("", text)))
+    return _ADDRESS.sub("…", _PATH.sub(r"\1", before(text, TRACE)))
 
 
 def _without_places(_logger: Any, _method: str, event: EventDict) -> EventDict:

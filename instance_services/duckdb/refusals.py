@@ -63,7 +63,7 @@ _SERIALIZED = re.compile(r'"function_name":"((?:[^"\\]|\\.)*)"')
 _CALL = r'\b{}\b"?[^\w!-~]*(?:\(|--|/\*)'
 _BLANKS = re.compile(r"[^\w\x00-\x7f]")
 # What the cell asks to see that the engine answers, and what ends the trouble.
-_HARMLESS = re.compile(r"\s*(?:SELECT\s+1|CHECKPOINT|DROP\s[^;]*)\s*;?\s*", re.IGNORECASE)
+_HARMLESS = re.compile(r"\s*+(?:SELECT\s++1|CHECKPOINT|DROP\s[^;]*+)\s*+;?\s*+", re.IGNORECASE)
 _LASTING = frozenset({"macro", "function", "sequence", "type"})
 _TEMPORARY = frozenset({"temp", "temporary"})
 _BEFORE_A_TABLE = frozenset({"exists", "into", "references", "table", "view"})

@@ -61,6 +61,7 @@ measured AS (
     SELECT *, sum(coalesce(octet_length(message::text), 0)) OVER (ORDER BY msg_id) <= %(most)s
         AS fits
     FROM found WHERE msg_id + read_ct IS NOT NULL AND isfinite(enqueued_at) AND isfinite(vt)
+        AND msg_id > 0 AND read_ct > 0
 )
 SELECT msg_id::bigint, read_ct::integer, enqueued_at::timestamptz, vt::timestamptz,
     CASE WHEN bool_and(fits) OVER () THEN message::text END, fits

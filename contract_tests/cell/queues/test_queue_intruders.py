@@ -154,6 +154,14 @@ def test_answers_that_were_changed_are_not_told(queues: Queues) -> None:
         say(queues, "DELETE FROM menagerie_queues.answers")
 
 
+def test_messages_with_numbers_of_no_queue_are_left_out(queues: Queues) -> None:
+    values = "(-5, 0), (0, 0), (7, -9), (8, 0)"
+    rows = f"SELECT id, n, now(), '{{}}' FROM (VALUES {values}) AS v (id, n)"
+    into = "INSERT INTO pgmq.q_mine (msg_id, read_ct, vt, message) OVERRIDING SYSTEM VALUE"
+    say(queues, f"{into} {rows}")
+    assert [each["message_id"] for each in queues.read("mine", count=9)] == [8]
+
+
 def test_messages_that_are_none_are_no_error_of_ours(queues: Queues) -> None:
     say(queues, "INSERT INTO pgmq.q_mine (vt, message) VALUES (now(), NULL)")
     problem(queues.act("POST", "/mine/actions/read", READING), 409, "message 1")
