@@ -6,16 +6,18 @@ import time
 from cell.access.tokens import Claims, Tokens
 from cell.instances.hosted import HostedInstance
 from cell.instances.lifecycle import Lifecycle
+from cell.instances.pools import owner_of
 from cell.migrations.commands import Migrations
 from cell.migrations.record import Migration
 from specserver import Problem, Unavailable
+from specserver.turns import Together
 
 ACTION = "migration_source"
 # A request arrives within 30 s, or not at all.
 ARRIVES_WITHIN_S = 31.0
 # Of 8 MiB each, in the memory of the cell.
 PARTS_MAX = 8
-# Of one tenant.
+# Of one tenant, and of its first owner.
 PARTS_OF_ONE = 2
 RETRY_AFTER = {"Retry-After": "1"}
 
@@ -27,20 +29,21 @@ class SentSources:
         self._tokens = tokens
         self._lifecycle = lifecycle
         self._migrations = migrations
-        self._arriving: dict[str, tuple[str, float]] = {}
+        self._arriving: dict[str, tuple[Together, float]] = {}
 
     def admit(self, token: str) -> None:
         """By the head of a request, before its body takes memory."""
         claims, instance = self._claims(token)
         self._migrations.await_source(instance, claims.migration_id)
-        now, tenant = time.monotonic(), instance.record.tenant
+        now, owners = time.monotonic(), owner_of(instance.record)
         self._arriving = {name: each for name, each in self._arriving.items() if each[1] > now}
         if claims.migration_id in self._arriving:
             raise Unavailable("another part of the source is arriving", headers=RETRY_AFTER)
         held = [whose for whose, _ in self._arriving.values()]
-        if len(held) >= PARTS_MAX or held.count(tenant) >= PARTS_OF_ONE:
+        own = max(sum(owner in whose for whose in held) for owner in owners)
+        if len(held) >= PARTS_MAX or own >= PARTS_OF_ONE:
             raise Unavailable("too many sources are arriving in this cell", headers=RETRY_AFTER)
-        self._arriving[claims.migration_id] = (tenant, now + ARRIVES_WITHIN_S)
+        self._arriving[claims.migration_id] = (owners, now + ARRIVES_WITHIN_S)
 
     def arrived(self, token: str) -> None:
         """Whatever came of it; one that never arrives in full is forgotten after a while."""

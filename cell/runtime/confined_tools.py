@@ -50,17 +50,25 @@ class Toolbox:
         given = (self.site, self.size, argv, environment, [*self.mounts, *mounts])
         with self.host.confined(*given) as command:
             words = ["/bin/sh", "-c", _ENTER, "sh", *map(str, command.groups), "--", *command.words]
-            process = await asyncio.create_subprocess_exec(
-                *words,
-                stdin=stdin,
-                stdout=stdout,
-                stderr=asyncio.subprocess.PIPE,
-                env=command.environment,
-                cwd=self.site.directory,
-                pass_fds=command.kept,
-                start_new_session=True,
-                limit=PIPE_BYTES,
+            starting = asyncio.ensure_future(
+                asyncio.create_subprocess_exec(
+                    *words,
+                    stdin=stdin,
+                    stdout=stdout,
+                    stderr=asyncio.subprocess.PIPE,
+                    env=command.environment,
+                    cwd=self.site.directory,
+                    pass_fds=command.kept,
+                    start_new_session=True,
+                    limit=PIPE_BYTES,
+                )
             )
+            try:
+                process = await asyncio.shield(starting)
+            except asyncio.CancelledError:
+                # Broken off in between it would wait for ever, for what is inside the sandbox.
+                await ConfinedTool(Path(argv[0]).name, await starting, None).end()
+                raise
         return ConfinedTool(Path(argv[0]).name, process, heard)
 
 

@@ -49,3 +49,28 @@ def test_a_tool_that_is_ended_leaves_nothing(
 
     asyncio.run(several())
     assert left(mark) == []
+
+
+def test_a_tool_whose_start_is_broken_off_leaves_nothing(host: Host, layout: Layout) -> None:
+    """Whoever cancels does not wait for what is inside."""
+    site = layout.site("inst_01JD0000000000000000000T01", UID + 10)
+    site.make(host.owner(site))
+    mark = f"mark{secrets.token_hex(8)}"
+
+    async def one(delay_ms: float) -> None:
+        toolbox = Toolbox(host, site, SIZE, ())
+        argv = ["/bin/sh", "-c", f"read line; : {mark}"]
+        start = asyncio.create_task(toolbox.start(argv, {}, stdin=asyncio.subprocess.PIPE))
+        await asyncio.sleep(delay_ms / 1000)
+        start.cancel()
+        found = await asyncio.gather(start, return_exceptions=True)
+        if not isinstance(found[0], BaseException):
+            await found[0].end()
+
+    async def several() -> None:
+        for number in range(60):
+            async with asyncio.timeout(20):
+                await one(number / 4)
+
+    asyncio.run(several())
+    assert left(mark) == []

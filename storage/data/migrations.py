@@ -168,7 +168,7 @@ class Migration(Owned, Record):
 
     def _end(self, status: str, reason: str | None, at: datetime) -> None:
         self.status = status
-        self.status_reason = None if status == "completed" else reason
+        self.status_reason = reason
         self.completed_at = at
 
 

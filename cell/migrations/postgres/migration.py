@@ -55,6 +55,7 @@ class PostgresMigration:
     async def swap(self) -> None:
         """What has been verified becomes the owner's. Done again where it was broken off."""
         self.record.made["swap"] = "begun"
+        self.record.reason = None
         self.work.save()
         if await self.target.has(self.target.database):
             await self.target.forget_subscriptions()

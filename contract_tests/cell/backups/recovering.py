@@ -24,7 +24,8 @@ FAST = {"wal_look_s": 0.2, "wal_idle_look_s": 1.0, "backup_verify_bytes_max": 1}
 
 
 def now() -> str:
-    return at(time.time())
+    """Not before now: a moment is told in milliseconds, and cut off."""
+    return at(time.time() + 0.001)
 
 
 def at(seconds: float) -> str:

@@ -288,6 +288,14 @@ def test_one_that_is_cancelled_stays_so_until_its_cell_has_cleaned(
     assert (failed.data["status"], failed.data["reason"]) == ("cancelled", left)
 
 
+def test_what_is_to_be_known_of_a_completed_one_is_told(stage: Stage, migration: Migration) -> None:
+    """As of what somebody wrote into the former database meanwhile."""
+    kept = "objects were made in the former database meanwhile; it is kept as before_migration_1"
+    migrating.becomes(stage, migration, status="completed", reason=kept)
+    found = migrating.fetch(stage, migration)
+    assert (found.status, found.status_reason) == ("completed", kept)
+
+
 def test_one_without_a_source_is_given_up(stage: Stage, migration: Migration) -> None:
     stage.pass_time((SOURCE_WITHIN - timedelta(minutes=1)).total_seconds())
     migrating.watch(stage)
