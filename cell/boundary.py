@@ -33,16 +33,13 @@ class CallerBoundary:
             raise MethodNotAllowed("HEAD is not supported here", headers={"Allow": "GET, OPTIONS"})
         elif exchange.operation.id == SENDS_SOURCE:
             # A stranger's part of a file would take megabytes of memory.
-            cell.sources.admit(exchange.path["token"])
+            place = cell.sources.admit(exchange.path["token"], request.client or "")
+            exchange.at_end(place)
 
     async def __call__(self, exchange: Exchange) -> Reply:
         if "control" in _schemes(exchange):
             self._cell.signatures.check_body(exchange.request, exchange.body_bytes)
-        try:
-            return await self._serve(exchange)
-        finally:
-            if exchange.operation.id == SENDS_SOURCE:
-                self._cell.sources.arrived(exchange.path["token"])
+        return await self._serve(exchange)
 
 
 def make_boundary(cell: Cell) -> Boundary:

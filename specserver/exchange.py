@@ -23,6 +23,7 @@ class Exchange:
 
     __slots__ = (
         "_arguments",
+        "_endings",
         "_loop",
         "_plan",
         "_receive",
@@ -55,6 +56,7 @@ class Exchange:
         self._receive = receive
         self._loop = asyncio.get_running_loop()
         self._arguments: dict[str, Any] | None = None
+        self._endings: tuple[Callable[[], None], ...] = ()
         self._refusal: Problem | None = None
         self.request = request
         self.path = path
@@ -145,6 +147,14 @@ class Exchange:
         task = asyncio.ensure_future(self._turn(self, work))
         task.add_done_callback(_look_at)
         return cast("Found", await asyncio.shield(task))
+
+    def at_end(self, ending: Callable[[], None]) -> None:
+        """Called once the request has its answer, or never gets one: no place is held for long."""
+        self._endings = (*self._endings, ending)
+
+    def end(self) -> None:
+        for ending in self._endings:
+            ending()
 
     async def disconnected(self) -> None:
         """Returns when the client is gone."""

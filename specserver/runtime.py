@@ -175,6 +175,8 @@ class Runtime:
             reply = await self._read_and_attempt(plan, exchange, receive)
         except Problem as problem:
             reply = self._problems(problem, request_id)
+        finally:
+            exchange.end()
         if self._checks is not None:
             self._checks(plan.operation, reply)
         return reply if reply.chunks is None else self._with_place(exchange, reply, reply.chunks)

@@ -8,10 +8,11 @@ import asyncio
 import ipaddress
 import socket
 from collections.abc import Iterable
-from functools import lru_cache
-from typing import Final
+from functools import lru_cache, partial
+from typing import Any, Final
 
 from cell.migrations.errors import SourceUnreachableError
+from cell.runtime.own_threads import in_daemon_thread
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -60,14 +61,36 @@ def _is_in(address: Address, among: Iterable[Network]) -> bool:
     return any(address.version == each.version and address in each for each in among)
 
 
-async def resolve(host: str, port: int, excepted: tuple[str, ...]) -> str:
-    """An address of the host that may be connected to. Raises SourceUnreachableError."""
-    loop = asyncio.get_running_loop()
-    try:
-        async with asyncio.timeout(RESOLVE_WITHIN_S):
-            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, TimeoutError, UnicodeError) as error:
-        raise SourceUnreachableError(f"the host {host} of the source cannot be resolved") from error
+class SourceHost:
+    """Looked up again for each connection, but never twice at once.
+
+    A name server that does not answer holds one thread of a migration, and none of the cell's.
+    """
+
+    def __init__(self, host: str, port: int, excepted: tuple[str, ...]) -> None:
+        self._host = host
+        self._port = port
+        self._excepted = excepted
+        self._asking: asyncio.Task[list[Any]] | None = None
+
+    async def address(self) -> str:
+        """One that may be connected to. Raises SourceUnreachableError."""
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(self._ask())
+        try:
+            async with asyncio.timeout(RESOLVE_WITHIN_S):
+                found = await asyncio.shield(self._asking)
+        except (OSError, TimeoutError, UnicodeError) as error:
+            text = f"the host {self._host} of the source cannot be resolved"
+            raise SourceUnreachableError(text) from error
+        return _allowed(self._host, found, self._excepted)
+
+    async def _ask(self) -> list[Any]:
+        asks = partial(socket.getaddrinfo, self._host, self._port, type=socket.SOCK_STREAM)
+        return await in_daemon_thread(asks)
+
+
+def _allowed(host: str, found: list[Any], excepted: tuple[str, ...]) -> str:
     addresses = [str(place[0]) for *_, place in found]
     for address in addresses:
         if is_allowed(address, excepted):

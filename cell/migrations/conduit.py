@@ -45,7 +45,7 @@ class Conduit:
         self.source = source
         self.received_bytes = 0
         self.failure: str | None = None
-        self._excepted = excepted
+        self._host = addresses.SourceHost(source.host, source.port, excepted)
         self._context = source.context()
         self._open: set[asyncio.StreamWriter] = set()
 
@@ -76,7 +76,7 @@ class Conduit:
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         source = self.source
-        address = await addresses.resolve(source.host, source.port, self._excepted)
+        address = await self._host.address()
         try:
             async with asyncio.timeout(CONNECT_WITHIN_S):
                 reader, writer = await asyncio.open_connection(

@@ -35,6 +35,8 @@ AWAKE_S = 30.0
 LOOK_EVERY_S = 0.2
 RUNNING_WITHIN_S = 900.0
 AGAIN_S = 2.0
+STOP_AGAIN_S = 30.0
+STOPS_MAX = 5
 FULL = "the storage of the instance was full; choose more storage or a larger size (resize)"
 FAILURES = (MigrationError, ConfinedToolError, EngineError, OSError, Unavailable)
 Engine = UploadMigration | ConnectionMigration | SyncMigration
@@ -74,23 +76,35 @@ class MigrationRuns:
         self, instance: HostedInstance, record: Migration, reason: str | None = None
     ) -> None:
         """What it made is removed afterwards; a migration that is ending already goes on so."""
-        if record.status == "cancelling":
+        former = self._runs.get(record.migration_id)
+        if record.ending is not None:
+            if former is None or former.task.done():
+                # It broke off, such as for want of disk.
+                self._begin(instance, record, self._end(instance, record, record.ending))
+            return
+        if "swap" in record.made and reason is None:
+            # The data may be the owner's already; only what goes with the instance is broken off.
             return
         record.status, record.ending, record.reason = "cancelling", "cancelled", reason
         self._records.save(record)
-        await self._stop(record)
-        self._begin(instance, record, self._end(instance, record, "cancelled"))
+        self._begin(instance, record, self._end_instead(former, instance, record))
 
     async def until_ended(self, record: Migration, within_s: float) -> None:
         """Or for as long; it goes on then."""
         if (run := self._runs.get(record.migration_id)) is not None:
             await asyncio.wait({run.task}, timeout=within_s)
 
-    async def _stop(self, record: Migration) -> None:
-        run = self._runs.pop(record.migration_id, None)
-        if run is not None:
-            run.task.cancel()
-            await asyncio.gather(run.task, return_exceptions=True)
+    async def _end_instead(
+        self, former: MigrationRun | None, instance: HostedInstance, record: Migration
+    ) -> None:
+        for _ in range(STOPS_MAX):
+            if former is None or former.task.done():
+                break
+            former.task.cancel()
+            await asyncio.wait({former.task}, timeout=STOP_AGAIN_S)
+        else:
+            log.error("cell.migration_not_stopped", migration_id=record.migration_id)
+        await self._end(instance, record, "cancelled")
 
     def _begin(
         self, instance: HostedInstance, record: Migration, work: Coroutine[Any, Any, None]

@@ -1,7 +1,7 @@
 """What is sent to one-time URLs: by whom it may be, and how much of it at a time."""
 
-import contextlib
-import time
+from collections.abc import Callable, Hashable
+from functools import partial
 
 from cell.access.tokens import Claims, Tokens
 from cell.instances.hosted import HostedInstance
@@ -9,16 +9,17 @@ from cell.instances.lifecycle import Lifecycle
 from cell.instances.pools import owner_of
 from cell.migrations.commands import Migrations
 from cell.migrations.record import Migration
-from specserver import Problem, Unavailable
-from specserver.turns import Together
+from gateway.addresses import customer
+from specserver import Unavailable
+from specserver.turns import Turns
 
 ACTION = "migration_source"
-# A request arrives within 30 s, or not at all.
-ARRIVES_WITHIN_S = 31.0
 # Of 8 MiB each, in the memory of the cell.
-PARTS_MAX = 8
+PARTS_MAX = 16
 # Of one tenant, and of its first owner.
 PARTS_OF_ONE = 2
+PARTS_OF_ADDRESS = 6
+RESERVED = 5
 RETRY_AFTER = {"Retry-After": "1"}
 
 
@@ -29,27 +30,29 @@ class SentSources:
         self._tokens = tokens
         self._lifecycle = lifecycle
         self._migrations = migrations
-        self._arriving: dict[str, tuple[Together, float]] = {}
+        self._of_migrations = Turns(PARTS_MAX, 1)
+        self._of_tenants = Turns(PARTS_MAX, PARTS_OF_ONE, reserved=RESERVED)
+        self._of_addresses = Turns(PARTS_MAX, PARTS_OF_ADDRESS, reserved=RESERVED)
 
-    def admit(self, token: str) -> None:
-        """By the head of a request, before its body takes memory."""
+    def admit(self, token: str, address: str) -> Callable[[], None]:
+        """By the head of a request, before its body takes memory; what is answered ends its place.
+
+        Raises Unavailable where there is none, and the problem of a token that does not hold.
+        """
         claims, instance = self._claims(token)
         self._migrations.await_source(instance, claims.migration_id)
-        now, owners = time.monotonic(), owner_of(instance.record)
-        self._arriving = {name: each for name, each in self._arriving.items() if each[1] > now}
-        if claims.migration_id in self._arriving:
-            raise Unavailable("another part of the source is arriving", headers=RETRY_AFTER)
-        held = [whose for whose, _ in self._arriving.values()]
-        own = max(sum(owner in whose for whose in held) for owner in owners)
-        if len(held) >= PARTS_MAX or own >= PARTS_OF_ONE:
-            raise Unavailable("too many sources are arriving in this cell", headers=RETRY_AFTER)
-        self._arriving[claims.migration_id] = (owners, now + ARRIVES_WITHIN_S)
-
-    def arrived(self, token: str) -> None:
-        """Whatever came of it; one that never arrives in full is forgotten after a while."""
-        with contextlib.suppress(Problem):
-            # The URL may have ended meanwhile.
-            self._arriving.pop(self._tokens.check(token, ACTION).migration_id, None)
+        places: list[tuple[Turns, Hashable, str]] = [
+            (self._of_migrations, claims.migration_id, "another part of the source is arriving"),
+            (self._of_tenants, owner_of(instance.record), "too many sources are arriving"),
+            (self._of_addresses, customer(address), "too many sources arrive from this address"),
+        ]
+        taken: list[Callable[[], None]] = []
+        for turns, whose, why in places:
+            if not turns.try_enter(whose):
+                _leave(taken)
+                raise Unavailable(f"{why}; try again in a second", headers=RETRY_AFTER)
+            taken.append(partial(turns.leave, whose))
+        return partial(_leave, taken)
 
     def received(self, token: str) -> dict[str, object]:
         claims, instance = self._claims(token)
@@ -76,3 +79,8 @@ class SentSources:
         claims = self._tokens.check(token, ACTION)
         self._tokens.refuse_used(claims)
         return claims, self._lifecycle.find(claims.instance_id)
+
+
+def _leave(taken: list[Callable[[], None]]) -> None:
+    for leave in taken:
+        leave()

@@ -1,21 +1,19 @@
 """Tools that run beside an engine and speak through pipes: started, listened to, and ended."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from cell.layout import Site
+from cell.runtime import starting
 from cell.runtime.confinement import Mount
 from cell.runtime.host import Host
-from cell.runtime.process import kill_tree
 from cell.specification import Size
 
 COMPLAINT_BYTES = 4096
 LINE_BYTES_MAX = 64 * 1024
 PIPE_BYTES = 1 << 20
-END_WITHIN_S = 10.0
 # The first to end where memory is short; then into the groups.
 _ENTER = (
     "ulimit -c 0; echo 900 > /proc/self/oom_score_adj 2>/dev/null; "
@@ -50,25 +48,17 @@ class Toolbox:
         given = (self.site, self.size, argv, environment, [*self.mounts, *mounts])
         with self.host.confined(*given) as command:
             words = ["/bin/sh", "-c", _ENTER, "sh", *map(str, command.groups), "--", *command.words]
-            starting = asyncio.ensure_future(
-                asyncio.create_subprocess_exec(
-                    *words,
-                    stdin=stdin,
-                    stdout=stdout,
-                    stderr=asyncio.subprocess.PIPE,
-                    env=command.environment,
-                    cwd=self.site.directory,
-                    pass_fds=command.kept,
-                    start_new_session=True,
-                    limit=PIPE_BYTES,
-                )
+            process = await starting.started(
+                *words,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=asyncio.subprocess.PIPE,
+                env=command.environment,
+                cwd=self.site.directory,
+                pass_fds=command.kept,
+                start_new_session=True,
+                limit=PIPE_BYTES,
             )
-            try:
-                process = await asyncio.shield(starting)
-            except asyncio.CancelledError:
-                # Broken off in between it would wait for ever, for what is inside the sandbox.
-                await ConfinedTool(Path(argv[0]).name, await starting, None).end()
-                raise
         return ConfinedTool(Path(argv[0]).name, process, heard)
 
 
@@ -105,12 +95,7 @@ class ConfinedTool:
 
     async def end(self) -> None:
         """At once, whatever it is doing."""
-        if self.process.returncode is None:
-            await asyncio.to_thread(kill_tree, self.process.pid)
-            with contextlib.suppress(TimeoutError):
-                # `wait_for` forgets that it was cancelled if both come at once.
-                async with asyncio.timeout(END_WITHIN_S):
-                    await self.process.wait()
+        await starting.end(self.process)
         self._listening.cancel()
         await asyncio.gather(self._listening, return_exceptions=True)
 

@@ -11,7 +11,7 @@ from typing import Self
 import orjson
 
 from cell.layout import Site
-from cell.runtime import priority, tools
+from cell.runtime import priority, starting, tools
 from cell.runtime.host import Host
 from cell.runtime.process import LaunchError
 from cell.runtime.tools import ToolCommand
@@ -42,23 +42,32 @@ class ToolStream(AsyncIterator[bytes]):
             with host.tool(site, command, writing) as (words, given):
                 limited = ["/bin/sh", "-c", _LIMIT, "sh", str(MEMORY_BYTES_MAX // 1024), *words]
                 given |= {"stdin": DEVNULL, "stdout": PIPE, "stderr": PIPE, "limit": CHUNK_BYTES}
-                process = await asyncio.create_subprocess_exec(*limited, **given)
+                process = await starting.started(*limited, **given)
             made = cls(command.name, process)
             os.close(writing)
             writing = -1
-            try:
-                await asyncio.to_thread(priority.lower, [process.pid])
-                if host.hides_files:
-                    async with asyncio.timeout(INFO_WITHIN_S):
-                        made._inside = await asyncio.to_thread(_told, reading)
-            except BaseException:
-                made.end()
-                raise
+            await made._find_inside(host, reading)
         finally:
             for descriptor in (reading, writing):
                 if descriptor >= 0:
                     os.close(descriptor)
         return made
+
+    async def _find_inside(self, host: Host, reading: int) -> None:
+        telling: asyncio.Future[int | None] | None = None
+        try:
+            await asyncio.to_thread(priority.lower, [self._process.pid])
+            if host.hides_files:
+                telling = asyncio.ensure_future(asyncio.to_thread(_told, reading))
+                async with asyncio.timeout(INFO_WITHIN_S):
+                    self._inside = await asyncio.shield(telling)
+        except BaseException:
+            # What is inside may not be known yet, and is not found once the sandbox has ended.
+            await asyncio.shield(starting.end(self._process))
+            if telling is not None:
+                self._inside = await asyncio.shield(telling)
+            self.end()
+            raise
 
     async def __anext__(self) -> bytes:
         assert self._process.stdout is not None

@@ -10,6 +10,9 @@ import pytest
 from cell.layout import Layout
 from cell.runtime.confined_tools import Toolbox
 from cell.runtime.host import Host
+from cell.runtime.tool_streams import ToolStream
+from cell.runtime.tools import ToolCommand
+from contract_tests.cell.rig import until
 from contract_tests.engines.conftest import SIZE, UID
 
 
@@ -74,3 +77,28 @@ def test_a_tool_whose_start_is_broken_off_leaves_nothing(host: Host, layout: Lay
 
     asyncio.run(several())
     assert left(mark) == []
+
+
+def test_a_stream_whose_start_is_broken_off_leaves_nothing(host: Host, layout: Layout) -> None:
+    """Such as a dump whose client is gone before its tool has said a word."""
+    site = layout.site("inst_01JD0000000000000000000T02", UID + 11)
+    site.make(host.owner(site))
+    mark = f"mark{secrets.token_hex(8)}"
+
+    async def one(delay_ms: float) -> None:
+        command = ToolCommand(["/bin/sh", "-c", f"sleep 1000; : {mark}"], {})
+        start = asyncio.create_task(ToolStream.start(host, site, command))
+        await asyncio.sleep(delay_ms / 1000)
+        start.cancel()
+        found = await asyncio.gather(start, return_exceptions=True)
+        if isinstance(found[0], ToolStream):
+            found[0].end()
+
+    async def several() -> None:
+        for number in range(80):
+            async with asyncio.timeout(20):
+                await one(number / 4)
+
+    asyncio.run(several())
+    # One that is killed may take a moment to go.
+    until(lambda: not left(mark), "nothing of the tool is left")

@@ -24,6 +24,7 @@ TOLD = {
         *("statements in the SQL console", "logs being followed", "dumps and downloads of backups"),
         "migrations that copy",
     ),
+    "cell/migrations/sources.py": ("parts of files that are sent for migrations",),
     "cell/instances/wal_archives.py": ("segments of WAL being put into the store",),
     "cell/instances/queues.py": ("requests to the queues of an instance",),
     "gateway/client_certificates.py": ("verifying certificates of clients",),

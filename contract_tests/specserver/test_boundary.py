@@ -30,6 +30,24 @@ def test_a_boundary_may_refuse_before_anything_is_validated() -> None:
         assert (answer.status_code, answer.json()["detail"]) == (403, "not you, not loaves.bake")
 
 
+@pytest.mark.parametrize("refuses", [False, True])
+def test_what_is_held_until_the_end_is_given_back_once(refuses: bool) -> None:
+    ended: list[str] = []
+
+    def boundary(exchange: Exchange) -> Reply:
+        exchange.at_end(lambda: ended.append("first"))
+        exchange.at_end(lambda: ended.append("second"))
+        if refuses:
+            raise Forbidden("not you")
+        assert ended == []
+        return exchange.invoke()
+
+    app = bakery(boundary=boundary, validate_responses=False)
+    answer = call(app, "GET", "/loaves")
+    assert answer.status_code == (403 if refuses else 200)
+    assert ended == ["first", "second"]
+
+
 def test_validation_is_done_once_and_refuses_the_same_way_again() -> None:
     refusals: list[Invalid] = []
 

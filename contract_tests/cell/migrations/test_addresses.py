@@ -2,12 +2,12 @@
 
 import asyncio
 import socket
+import threading
 from typing import Any
 
 import pytest
 
-from cell.migrations import addresses
-from cell.migrations.addresses import is_allowed
+from cell.migrations.addresses import SourceHost, is_allowed
 from cell.migrations.conduit import Conduit
 from cell.migrations.errors import SourceUnreachableError
 from cell.migrations.source_uri import SourceUri
@@ -78,4 +78,33 @@ def test_a_name_that_does_not_exist_says_so(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     with pytest.raises(SourceUnreachableError, match="cannot be resolved"):
-        asyncio.run(addresses.resolve("nowhere.example", 5432, ()))
+        asyncio.run(SourceHost("nowhere.example", 5432, ()).address())
+
+
+def test_a_name_server_that_does_not_answer_holds_one_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And none of those that the cell's other work has, which hundreds of look-ups would take."""
+    answering, asked = threading.Event(), []
+
+    def getaddrinfo(*given: Any, **_: Any) -> Any:
+        asked.append(given)
+        answering.wait()
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("8.8.8.8", 5432))]
+
+    async def look_up() -> list[str]:
+        host = SourceHost("slow.example", 5432, ())
+        waiting = [asyncio.create_task(host.address()) for _ in range(100)]
+        await asyncio.sleep(0)
+        # Whoever gives up takes the answer from nobody else.
+        waiting.pop().cancel()
+        await asyncio.gather(*(asyncio.to_thread(int) for _ in range(100)))
+        answering.set()
+        return await asyncio.gather(*waiting)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    try:
+        assert asyncio.run(look_up()) == ["8.8.8.8"] * 99
+    finally:
+        answering.set()
+    assert len(asked) == 1

@@ -324,6 +324,33 @@ def test_a_cancel_ends_though_the_source_never_answers(
         shop.ask(f"DROP PUBLICATION {name}")
 
 
+def test_a_cancel_after_the_cutover_comes_too_late(
+    migrating: Rig, instance_id: str, shop: SourceDatabase
+) -> None:
+    """The instance has the data: it must not be told that it is as it was."""
+    shop.ask(SCHEMA)
+    migration_id = syncing(migrating, instance_id, shop)
+    with shop.server.connect("super", shop.name) as holder:
+        holder.execute("BEGIN; LOCK TABLE pg_catalog.pg_publication_rel IN ACCESS EXCLUSIVE MODE")
+        assert cut_over(migrating, instance_id, migration_id) == 200
+        until(lambda: has_orders(migrating, instance_id), "the data is the owner's")
+        for _ in range(2):
+            answer = migrating.act("DELETE", path_of(instance_id, migration_id))
+            assert (answer.status_code, answer.json()["status"]) == (200, "verifying")
+    seen = status_is(migrating, instance_id, migration_id, "completed")
+    assert seen["reason"] is None
+    assert ask(migrating, instance_id, "SELECT count(*) FROM orders") == [(500,)]
+    assert shop.left() == []
+
+
+def has_orders(migrating: Rig, instance_id: str) -> bool:
+    try:
+        return bool(ask(migrating, instance_id, "SELECT to_regclass('orders')")[0][0])
+    except psycopg.Error:
+        # The sessions of the former database end in the cutover.
+        return False
+
+
 @pytest.mark.nightly
 def test_a_deleted_instance_leaves_nothing_at_the_source(
     migrating: Rig, shop: SourceDatabase

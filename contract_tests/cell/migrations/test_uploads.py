@@ -1,5 +1,6 @@
 """Files of pg_dump that are sent and restored as the owner, or leave the instance as it was."""
 
+import socket
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -155,6 +156,36 @@ def test_of_two_that_send_at_once_nothing_is_mixed(
     assert set(statuses) <= {200, 409, 503}
     seen = status_is(migrating, instance_id, migration_id, "completed")
     assert seen["verification"]["rows_compared"] == 6000
+
+
+def test_a_part_that_never_arrives_holds_no_place(
+    migrating: Rig, instance_id: str, files: dict[str, bytes]
+) -> None:
+    """Whoever hangs up half-way goes on at once, and so does everybody else."""
+    content = files["postgres_custom"]
+    migration_id = begun(migrating, instance_id, UPLOAD)
+    url = token(migrating, instance_id, migration_id)
+    head = f"PUT /v1/migration-source/{url} HTTP/1.1\r\nHost: cell\r\nContent-Length: 9999\r\n"
+    with socket.socket(socket.AF_UNIX) as slow:
+        slow.connect(migrating.socket)
+        slow.sendall(f"{head}Content-Type: application/octet-stream\r\n\r\nx".encode())
+        refused = until(
+            lambda: (
+                (answer := send(migrating, url, b"x", "bytes 7-7/9")).status_code == 503 and answer
+            ),
+            "the part is arriving",
+        )
+        assert refused.json()["detail"] == (
+            "another part of the source is arriving; try again in a second"
+        )
+    # Before a body that stays away would be given up.
+    sent = until(
+        lambda: (answer := send(migrating, url, content)).status_code == 200 and answer,
+        "there is a place again",
+        within_s=15,
+    )
+    assert sent.json()["received_at"] is not None
+    status_is(migrating, instance_id, migration_id, "completed")
 
 
 def test_what_an_engine_does_not_take_is_refused_at_once(migrating: Rig, instance_id: str) -> None:
