@@ -2,10 +2,12 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import Any, TypeVar
 
+from cell.migrations.errors import MigrationError
 from cell.migrations.postgres.psql import PsqlSession
 from cell.migrations.postgres.tables import ALIKE, SourceTable, digest, tables
 from cell.migrations.postgres.target import PostgresTarget
@@ -13,6 +15,8 @@ from cell.migrations.report import Difference, verification
 from cell.migrations.together import together
 
 Opened = Callable[[], AbstractAsyncContextManager[PsqlSession]]
+Found = TypeVar("Found")
+SLOWER_TIMES = 10
 ABSENT = "no such table"
 PART = re.compile(r'"(?:[^"]|"")*"|[^."]+')
 LARGE_OBJECTS = """
@@ -23,9 +27,17 @@ FROM pg_catalog.pg_largeobject_metadata
 
 
 async def compared(
-    source: Opened, target: PostgresTarget, expected: Sequence[SourceTable], jobs: int
+    source: Opened,
+    target: PostgresTarget,
+    expected: Sequence[SourceTable],
+    *,
+    jobs: int,
+    silence_s: float,
 ) -> dict[str, Any]:
-    """By counts, and digests of what is in the rows; each session of the source sees the same."""
+    """By counts, and digests of what is in the rows; each session of the source sees the same.
+
+    A source may take ten times as long for a table as the instance, and `silence_s` besides.
+    """
     waiting = list(expected)
     differences: list[Difference] = []
     rows = 0
@@ -36,7 +48,7 @@ async def compared(
             await here.run(*ALIKE)
             while waiting:
                 table = waiting.pop(0)
-                far, near = await asyncio.gather(digest(there, table), digest(here, table))
+                far, near = await _both(digest(there, table), digest(here, table), silence_s)
                 rows += far[0]
                 if far != near:
                     told = (_told(far, near), _told(near, far))
@@ -44,11 +56,31 @@ async def compared(
 
     await together(*(compare() for _ in range(min(jobs, len(waiting)))))
     async with source() as there, target.session() as here:
-        far, near = await there.value(LARGE_OBJECTS), await here.value(LARGE_OBJECTS)
+        asked = there.value(LARGE_OBJECTS), here.value(LARGE_OBJECTS)
+        far, near = await _both(*asked, silence_s)
         if far != near:
             told = (_told(tuple(far), tuple(near)), _told(tuple(near), tuple(far)))
             differences.append(Difference("large objects", *told))
     return verification(len(expected), rows, sorted(differences, key=lambda each: each.object))
+
+
+async def _both(
+    far: Coroutine[Any, Any, Found], near: Coroutine[Any, Any, Found], silence_s: float
+) -> tuple[Found, Found]:
+    began = time.monotonic()
+    asking = asyncio.create_task(far)
+    try:
+        own = await near
+        within_s = silence_s + SLOWER_TIMES * (time.monotonic() - began)
+        async with asyncio.timeout(within_s):
+            return await asking, own
+    except TimeoutError as error:
+        raise MigrationError(
+            f"the source did not answer within {within_s:.0f} s what is in its rows"
+        ) from error
+    finally:
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
 
 
 def _told(own: tuple[int, str], other: tuple[int, str]) -> str:

@@ -6,8 +6,9 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
+from typing import Any
 
 from cell.migrations.errors import MigrationError
 from cell.migrations.postgres import dump_files, psql
@@ -79,7 +80,8 @@ class SourceCopy:
 
     async def schema(self) -> None:
         """Dumps the schema into a file; then makes all that tables need to be filled."""
-        await self._dump(["-Fc", "--schema-only"], self._folder / SCHEMA_FILE)
+        dumping = self._dump(["-Fc", "--schema-only"], self._folder / SCHEMA_FILE)
+        await self._watched(dumping, "nothing of the schema came")
         await self._restore("pre-data")
 
     async def indexes(self) -> None:
@@ -89,15 +91,7 @@ class SourceCopy:
     async def rows(self, tables: Sequence[SourceTable]) -> None:
         waiting = batches(tables)
         copiers = [self._copy_all(waiting) for _ in range(min(self._jobs, len(waiting)))]
-        watch = asyncio.create_task(self._watch())
-        copying = asyncio.create_task(together(*copiers))
-        try:
-            await asyncio.wait((copying, watch), return_when=asyncio.FIRST_COMPLETED)
-            await (watch if watch.done() else copying)
-        finally:
-            copying.cancel()
-            watch.cancel()
-            await asyncio.gather(copying, watch, return_exceptions=True)
+        await self._watched(together(*copiers), "no row was copied")
 
     async def large_objects(self) -> None:
         async with self._source.session() as source:
@@ -105,17 +99,21 @@ class SourceCopy:
                 return
         words = ["-Fc", "--data-only", "--exclude-table-data=*.*", f"--snapshot={self._snapshot}"]
         restoring = ["--no-owner", "--no-acl", "--exit-on-error", "-d", self._target.database]
-        await self._piped(
+        piping = self._piped(
             [self._target.program("pg_dump"), *words],
             [self._target.program("pg_restore"), *restoring],
         )
+        await self._watched(piping, "nothing of large objects came")
 
     async def finish(self) -> None:
         """What is made of the rows, and sequences as they are by now."""
+        await self._watched(self._sequences(), "nothing of sequences came")
+        await refresh(self._source, self._target)
+
+    async def _sequences(self) -> None:
         async with self._source.session() as source, self._target.session() as target:
             for each in await sequences(source):
                 await set_state(target, each, await state_of(source, each))
-        await refresh(self._source, self._target)
 
     async def _copy_all(self, waiting: list[list[SourceTable]]) -> None:
         while waiting:
@@ -123,15 +121,28 @@ class SourceCopy:
             await copy_tables(self._source, self._target, batch, self._snapshot)
             self._done(batch)
 
-    async def _watch(self) -> None:
+    async def _watched(self, work: Coroutine[Any, Any, None], silence: str) -> None:
         """Ends what waits for a source that says nothing any more."""
+        watch = asyncio.create_task(self._watch(silence))
+        working = asyncio.create_task(work)
+        try:
+            await asyncio.wait((working, watch), return_when=asyncio.FIRST_COMPLETED)
+            await (watch if watch.done() else working)
+        finally:
+            working.cancel()
+            watch.cancel()
+            await asyncio.gather(working, watch, return_exceptions=True)
+
+    async def _watch(self, silence: str) -> None:
         seen, since = -1, time.monotonic()
         while True:
             received = self._source.conduit.received_bytes
             if received != seen:
                 seen, since = received, time.monotonic()
             elif time.monotonic() - since > self._silence_s:
-                raise MigrationError(f"no row was copied for {self._silence_s:.0f} s")
+                raise MigrationError(
+                    f"{silence} for {self._silence_s:.0f} s; a lock may be held there"
+                )
             await asyncio.sleep(min(LOOK_EVERY_S, self._silence_s))
 
     async def _dump(self, words: list[str], path: Path) -> None:

@@ -156,8 +156,17 @@ class ConnectionMigration(PostgresMigration):
             self.work.enter("verifying")
             # One that has no count of its own is compared in the same snapshot.
             opened = partial(made.in_snapshot, snapshot)
-            self.verified(await comparing.compared(opened, self.target, found, self.jobs))
+            self.verified(await self.compared(opened, found))
         await self.target.analyze()
+
+    async def compared(
+        self, opened: comparing.Opened, found: Sequence[SourceTable]
+    ) -> dict[str, Any]:
+        return await comparing.compared(
+            *(opened, self.target, found),
+            jobs=self.jobs,
+            silence_s=self.work.settings.migration_silence_s,
+        )
 
     async def fill(self, made: PostgresSource, snapshot: str, found: Sequence[SourceTable]) -> None:
         """The new database with all that the snapshot sees."""

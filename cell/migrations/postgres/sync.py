@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from cell.migrations.errors import MigrationError, NotCaughtUpError
-from cell.migrations.postgres import comparing, copying, syncing
+from cell.migrations.postgres import copying, syncing
 from cell.migrations.postgres.migration import ConnectionMigration
 from cell.migrations.postgres.quoting import identifier
 from cell.migrations.postgres.source import (
@@ -196,4 +196,4 @@ class SyncMigration(ConnectionMigration):
             await holder.run(REPEATABLE)
             snapshot = snapshot_name(await holder.value(SNAPSHOT))
             opened = partial(there.in_snapshot, snapshot)
-            return await comparing.compared(opened, self.target, found, self.jobs)
+            return await self.compared(opened, found)

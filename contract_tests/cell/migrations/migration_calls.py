@@ -112,3 +112,17 @@ def empty_again(rig: Rig, instance_id: str) -> None:
 
     until(dropped, "the database is dropped")
     ask(rig, instance_id, "CREATE DATABASE app", "postgres")
+
+
+def unchanged(rig: Rig, instance_id: str) -> None:
+    databases = ask(rig, instance_id, "SELECT datname FROM pg_database ORDER BY 1")
+    assert [name for (name,) in databases] == ["app", "postgres", "template0", "template1"]
+    assert not (rig.home / "instances" / instance_id / "migration").exists()
+
+
+def refused(rig: Rig, instance_id: str, server: Any, **more: Any) -> dict[str, Any]:
+    migration_id = begun(rig, instance_id, CONNECTION)
+    connect(rig, instance_id, migration_id, server, **more)
+    seen = status_is(rig, instance_id, migration_id, "failed")
+    unchanged(rig, instance_id)
+    return seen

@@ -6,7 +6,6 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,9 +18,11 @@ from contract_tests.cell.migrations.migration_calls import (
     connect,
     empty_again,
     path_of,
+    refused,
     send,
     status_is,
     token,
+    unchanged,
 )
 from contract_tests.cell.migrations.source_server import PASSWORD, SourceDatabase
 from contract_tests.cell.rig import Rig
@@ -39,20 +40,6 @@ def instance_id(migrating: Rig) -> str:
 def _empty_again(migrating: Rig, instance_id: str) -> Iterator[None]:
     yield
     empty_again(migrating, instance_id)
-
-
-def unchanged(rig: Rig, instance_id: str) -> None:
-    databases = ask(rig, instance_id, "SELECT datname FROM pg_database ORDER BY 1")
-    assert [name for (name,) in databases] == ["app", "postgres", "template0", "template1"]
-    assert not (rig.home / "instances" / instance_id / "migration").exists()
-
-
-def refused(rig: Rig, instance_id: str, shop: SourceDatabase, **more: Any) -> dict[str, Any]:
-    migration_id = begun(rig, instance_id, CONNECTION)
-    connect(rig, instance_id, migration_id, shop, **more)
-    seen = status_is(rig, instance_id, migration_id, "failed")
-    unchanged(rig, instance_id)
-    return seen
 
 
 def schema_of(rig: Rig, instance_id: str, binaries: Path) -> list[str]:
@@ -283,86 +270,6 @@ def test_a_source_without_tls_is_not_told_the_password(
         seen = refused(migrating, instance_id, shop, uri=uri)
     assert "does not offer TLS" in seen["reason"]
     assert set(heard) == {b"\x00\x00\x00\x08\x04\xd2\x16/", b""}
-
-
-# Rows are not let in as long as the instance has a role of that name.
-GATED = """
-CREATE FUNCTION passes() RETURNS bool LANGUAGE plpgsql AS $$
-BEGIN
-    WHILE EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'gate') LOOP
-        PERFORM pg_catalog.pg_sleep(0.05);
-    END LOOP;
-    RETURN true;
-END $$;
-CREATE TABLE t (n int CHECK (passes()));
-INSERT INTO t SELECT generate_series(1, 20)
-"""
-
-
-@contextlib.contextmanager
-def gate(rig: Rig, instance_id: str) -> Iterator[None]:
-    ask(rig, instance_id, "CREATE ROLE gate", "postgres")
-    yield
-    ask(rig, instance_id, "DROP ROLE gate", "postgres")
-
-
-def test_a_copy_is_cancelled_at_any_point(
-    migrating: Rig, instance_id: str, shop: SourceDatabase
-) -> None:
-    shop.ask(GATED)
-    for wanted in ("preflight", "copying"):
-        migration_id = begun(migrating, instance_id, CONNECTION)
-        with contextlib.ExitStack() as stack:
-            if wanted == "preflight":
-                holder = stack.enter_context(shop.server.connect("owner", shop.name))
-                holder.execute("BEGIN; LOCK TABLE t")
-            else:
-                stack.enter_context(gate(migrating, instance_id))
-            connect(migrating, instance_id, migration_id, shop)
-            status_is(migrating, instance_id, migration_id, wanted)
-            cancelled = migrating.act("DELETE", path_of(instance_id, migration_id))
-            assert cancelled.json()["status"] == "cancelling"
-            seen = status_is(migrating, instance_id, migration_id, "cancelled")
-            assert seen["reason"] is None
-        again = migrating.act("DELETE", path_of(instance_id, migration_id))
-        assert again.json()["status"] == "cancelled"
-        unchanged(migrating, instance_id)
-        assert no_tools(migrating, instance_id)
-
-
-def no_tools(rig: Rig, instance_id: str) -> bool:
-    words = ["pgrep", "-f", f"bwrap.*{instance_id[5:].lower()}.*(psql|pg_dump|pg_restore)"]
-    return bool(subprocess.run(words, capture_output=True, check=False).returncode)
-
-
-@pytest.mark.nightly
-def test_nothing_is_waited_for_for_ever(
-    migrating: Rig, instance_id: str, shop: SourceDatabase
-) -> None:
-    shop.ask(GATED)
-    with shop.server.connect("owner", shop.name) as holder:
-        holder.execute("BEGIN; LOCK TABLE t")
-        assert "did not answer within 5 s" in refused(migrating, instance_id, shop)["reason"]
-    with gate(migrating, instance_id):
-        assert "no row was copied for 5 s" in refused(migrating, instance_id, shop)["reason"]
-
-
-@pytest.mark.nightly
-def test_a_copy_goes_on_after_the_cell_was_killed(
-    migrating: Rig, instance_id: str, shop: SourceDatabase
-) -> None:
-    shop.ask(GATED)
-    migration_id = begun(migrating, instance_id, CONNECTION)
-    with gate(migrating, instance_id):
-        connect(migrating, instance_id, migration_id, shop)
-        status_is(migrating, instance_id, migration_id, "copying")
-        migrating.kill()
-        migrating.start()
-        migrating.status_is(instance_id, "running")
-    seen = status_is(migrating, instance_id, migration_id, "completed")
-    assert seen["verification"]["rows_compared"] == 20
-    assert ask(migrating, instance_id, "SELECT count(*) FROM t") == [(20,)]
-    unchanged(migrating, instance_id)
 
 
 def test_code_of_the_source_keeps_no_other_migration_from_the_instance(
