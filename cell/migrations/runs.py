@@ -26,6 +26,7 @@ from cell.migrations.report import PreflightReport, bounded
 from cell.migrations.work import MigrationWork
 from cell.runtime.confined_tools import ConfinedToolError
 from cell.runtime.own_threads import in_own_thread
+from cell.runtime.process import Process
 from cell.settings import CellSettings
 from specserver import Unavailable
 
@@ -37,6 +38,8 @@ RUNNING_WITHIN_S = 900.0
 AGAIN_S = 2.0
 STOP_AGAIN_S = 30.0
 STOPS_MAX = 5
+ENGINES_MAX = 20
+FOLLOWS = ("syncing", "cutting_over", "verifying")
 FULL = "the storage of the instance was full; choose more storage or a larger size (resize)"
 FAILURES = (MigrationError, ConfinedToolError, EngineError, OSError, Unavailable)
 Engine = UploadMigration | ConnectionMigration | SyncMigration
@@ -126,7 +129,7 @@ class MigrationRuns:
 
     async def _work(self, instance: HostedInstance, record: Migration) -> None:
         try:
-            await self._run(instance, record)
+            await self._run_on(instance, record)
         except FAILURES as error:
             reason = bounded(for_owner(str(error)) or type(error).__name__)
         except Exception as error:
@@ -141,8 +144,23 @@ class MigrationRuns:
         self._records.save(record)
         await self._end(instance, record, "failed")
 
+    async def _run_on(self, instance: HostedInstance, record: Migration) -> None:
+        """A sync, which may have taken days so far, goes on where its engine was started anew."""
+        for _ in range(ENGINES_MAX):
+            await self._until_running(instance)
+            engine_process = instance.process
+            try:
+                return await self._run(instance, record)
+            except FAILURES as error:
+                goes_on = instance.process is engine_process and _is_alive(engine_process)
+                if goes_on or record.mode != "copy_and_sync" or record.status not in FOLLOWS:
+                    raise
+                log.info(
+                    "cell.migration_goes_on", migration_id=record.migration_id, reason=str(error)
+                )
+        raise MigrationError(f"the engine was started anew {ENGINES_MAX} times; begin anew")
+
     async def _run(self, instance: HostedInstance, record: Migration) -> None:
-        await self._until_running(instance)
         engine = await self._engine(instance, record)
         if record.status == "preflight":
             report = await self._preflight(instance, engine)
@@ -269,3 +287,7 @@ class MigrationRuns:
     async def _place(self, instance: HostedInstance) -> AsyncIterator[None]:
         async with self._supervisor.pools.migrations.turn(owner_of(instance.record)):
             yield
+
+
+def _is_alive(process: Process | None) -> bool:
+    return process is not None and process.alive
