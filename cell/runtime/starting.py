@@ -1,6 +1,7 @@
 """Starting a process that is given up before it runs, and leaves nothing."""
 
 import asyncio
+import contextlib
 from asyncio.subprocess import Process
 from typing import Any
 
@@ -16,7 +17,7 @@ async def started(*words: str, **given: Any) -> Process:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
         # Whoever cancels a second time does not break off this.
-        await asyncio.shield(asyncio.ensure_future(_end(starting)))
+        await asyncio.shield(_end(starting))
         raise
 
 
@@ -25,12 +26,10 @@ async def end(process: Process) -> None:
     if process.returncode is not None:
         return
     await asyncio.to_thread(kill_tree, process.pid)
-    try:
+    with contextlib.suppress(TimeoutError):
         # `wait_for` forgets that it was cancelled if both come at once.
         async with asyncio.timeout(END_WITHIN_S):
             await process.wait()
-    except TimeoutError:
-        return
 
 
 async def _end(starting: "asyncio.Future[Process]") -> None:

@@ -3,7 +3,9 @@
 import asyncio
 import random
 import secrets
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
@@ -14,6 +16,8 @@ from cell.runtime.tool_streams import ToolStream
 from cell.runtime.tools import ToolCommand
 from contract_tests.cell.rig import until
 from contract_tests.engines.conftest import SIZE, UID
+
+Started = TypeVar("Started")
 
 
 def left(mark: str) -> list[str]:
@@ -54,6 +58,15 @@ def test_a_tool_that_is_ended_leaves_nothing(
     assert left(mark) == []
 
 
+async def broken_off(begun: Coroutine[Any, Any, Started], delay_ms: float) -> Started | None:
+    """What had started by then."""
+    start = asyncio.create_task(begun)
+    await asyncio.sleep(delay_ms / 1000)
+    start.cancel()
+    (found,) = await asyncio.gather(start, return_exceptions=True)
+    return None if isinstance(found, BaseException) else found
+
+
 def test_a_tool_whose_start_is_broken_off_leaves_nothing(host: Host, layout: Layout) -> None:
     """Whoever cancels does not wait for what is inside."""
     site = layout.site("inst_01JD0000000000000000000T01", UID + 10)
@@ -63,12 +76,9 @@ def test_a_tool_whose_start_is_broken_off_leaves_nothing(host: Host, layout: Lay
     async def one(delay_ms: float) -> None:
         toolbox = Toolbox(host, site, SIZE, ())
         argv = ["/bin/sh", "-c", f"read line; : {mark}"]
-        start = asyncio.create_task(toolbox.start(argv, {}, stdin=asyncio.subprocess.PIPE))
-        await asyncio.sleep(delay_ms / 1000)
-        start.cancel()
-        found = await asyncio.gather(start, return_exceptions=True)
-        if not isinstance(found[0], BaseException):
-            await found[0].end()
+        begun = toolbox.start(argv, {}, stdin=asyncio.subprocess.PIPE)
+        if (tool := await broken_off(begun, delay_ms)) is not None:
+            await tool.end()
 
     async def several() -> None:
         for number in range(60):
@@ -87,12 +97,9 @@ def test_a_stream_whose_start_is_broken_off_leaves_nothing(host: Host, layout: L
 
     async def one(delay_ms: float) -> None:
         command = ToolCommand(["/bin/sh", "-c", f"sleep 1000; : {mark}"], {})
-        start = asyncio.create_task(ToolStream.start(host, site, command))
-        await asyncio.sleep(delay_ms / 1000)
-        start.cancel()
-        found = await asyncio.gather(start, return_exceptions=True)
-        if isinstance(found[0], ToolStream):
-            found[0].end()
+        begun = ToolStream.start(host, site, command)
+        if (tool := await broken_off(begun, delay_ms)) is not None:
+            tool.end()
 
     async def several() -> None:
         for number in range(80):

@@ -72,12 +72,13 @@ async def _both(
     try:
         own = await near
         within_s = silence_s + SLOWER_TIMES * (time.monotonic() - began)
-        async with asyncio.timeout(within_s):
-            return await asking, own
-    except TimeoutError as error:
-        raise MigrationError(
-            f"the source did not answer within {within_s:.0f} s what is in its rows"
-        ) from error
+        try:
+            async with asyncio.timeout(within_s):
+                return await asking, own
+        except TimeoutError as error:
+            raise MigrationError(
+                f"the source did not answer within {within_s:.0f} s what is in its rows"
+            ) from error
     finally:
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)

@@ -107,13 +107,8 @@ class SourceCopy:
 
     async def finish(self) -> None:
         """What is made of the rows, and sequences as they are by now."""
-        await self._watched(self._sequences(), "nothing of sequences came")
+        await self._watched(copy_sequences(self._source, self._target), "nothing of sequences came")
         await refresh(self._source, self._target)
-
-    async def _sequences(self) -> None:
-        async with self._source.session() as source, self._target.session() as target:
-            for each in await sequences(source):
-                await set_state(target, each, await state_of(source, each))
 
     async def _copy_all(self, waiting: list[list[SourceTable]]) -> None:
         while waiting:
@@ -185,6 +180,13 @@ async def dump(source: PostgresSource, words: list[str], path: Path) -> None:
             await tool.ended()
         finally:
             await tool.end()
+
+
+async def copy_sequences(source: PostgresSource, target: PostgresTarget) -> None:
+    """As they are by now: neither snapshots nor replication carry them."""
+    async with source.session() as there, target.session() as here:
+        for each in await sequences(there):
+            await set_state(here, each, await state_of(there, each))
 
 
 async def refresh(source: PostgresSource, target: PostgresTarget) -> None:

@@ -19,9 +19,6 @@ from cell.migrations.postgres.source import (
 )
 from cell.migrations.postgres.tables import (
     SourceTable,
-    sequences,
-    set_state,
-    state_of,
     tables,
 )
 from cell.migrations.record import MigrationProgress
@@ -184,9 +181,7 @@ class SyncMigration(ConnectionMigration):
         unlogged = [each for each in found if each.persistence == "u"]
         if unlogged:
             await copying.copy_tables(there, self.target, unlogged, replaces=True)
-        async with there.session() as source, self.target.session() as target:
-            for each in await sequences(source):
-                await set_state(target, each, await state_of(source, each))
+        await copying.copy_sequences(there, self.target)
         await copying.refresh(there, self.target)
 
     async def _compared(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from contract_tests.cell.migrations import source_server
-from contract_tests.cell.migrations.migration_calls import LOOPBACK
+from contract_tests.cell.migrations.migration_calls import LOOPBACK, empty_again
 from contract_tests.cell.migrations.source_server import SourceDatabase, SourceServer
 from contract_tests.cell.rig import Rig, running
 
@@ -45,6 +45,18 @@ def migrating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 def _no_instance_outlives_its_file(migrating: Rig) -> Iterator[None]:
     yield
     migrating.erase_all()
+
+
+@pytest.fixture(scope="module")
+def instance_id(migrating: Rig) -> str:
+    return migrating.make()
+
+
+@pytest.fixture
+def emptied(migrating: Rig, instance_id: str) -> Iterator[None]:
+    """The instance of a file of tests is as a new one after each of them."""
+    yield
+    empty_again(migrating, instance_id)
 
 
 @pytest.fixture(scope="session")

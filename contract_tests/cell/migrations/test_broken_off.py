@@ -11,7 +11,6 @@ from contract_tests.cell.migrations.migration_calls import (
     ask,
     begun,
     connect,
-    empty_again,
     path_of,
     refused,
     status_is,
@@ -20,16 +19,7 @@ from contract_tests.cell.migrations.migration_calls import (
 from contract_tests.cell.migrations.source_server import SourceDatabase
 from contract_tests.cell.rig import Rig, until
 
-
-@pytest.fixture(scope="module")
-def instance_id(migrating: Rig) -> str:
-    return migrating.make()
-
-
-@pytest.fixture(autouse=True)
-def _empty_again(migrating: Rig, instance_id: str) -> Iterator[None]:
-    yield
-    empty_again(migrating, instance_id)
+pytestmark = pytest.mark.usefixtures("emptied")
 
 
 # A table of somebody's is being written to in the new database.

@@ -16,7 +16,6 @@ from contract_tests.cell.migrations.migration_calls import (
     ask,
     begun,
     connect,
-    empty_again,
     path_of,
     refused,
     send,
@@ -27,19 +26,10 @@ from contract_tests.cell.migrations.migration_calls import (
 from contract_tests.cell.migrations.source_server import PASSWORD, SourceDatabase
 from contract_tests.cell.rig import Rig
 
+pytestmark = pytest.mark.usefixtures("emptied")
+
 # Every kind of object that an owner can make, and values at their limits.
 SCHEMA = Path(__file__).with_name("every_type.sql")
-
-
-@pytest.fixture(scope="module")
-def instance_id(migrating: Rig) -> str:
-    return migrating.make()
-
-
-@pytest.fixture(autouse=True)
-def _empty_again(migrating: Rig, instance_id: str) -> Iterator[None]:
-    yield
-    empty_again(migrating, instance_id)
 
 
 def schema_of(rig: Rig, instance_id: str, binaries: Path) -> list[str]:

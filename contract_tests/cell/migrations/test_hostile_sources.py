@@ -36,11 +36,6 @@ IN_FACTS, IN_TABLES, IN_EXTENSIONS = b"wal_level", b"relreplident", b"extversion
 EXTENSION = b'{"name": "%b", "version": "1", "used": true}'
 
 
-@pytest.fixture(scope="module")
-def instance_id(migrating: Rig) -> str:
-    return migrating.make()
-
-
 def checked(
     rig: Rig, instance_id: str, answers: dict[bytes, list[bytes]], *, dry_run: bool = True
 ) -> dict[str, Any]:
