@@ -25,7 +25,7 @@ from cell.runtime.folder_sizes import size_bytes
 from cell.runtime.host import Host
 from cell.runtime.process import Process
 from cell.settings import CellSettings
-from cell.specification import Size
+from cell.specification import Size, Spec
 from cell.timestamps import moment
 
 log = structlog.get_logger("cell.starting")
@@ -87,6 +87,14 @@ class _Work:
         cpu_s = self._process.cpu_s
         self.goes_on = cpu_s - seen_s >= BUSY_SHARE * (now - seen_at)
         self._seen = (now, cpu_s)
+
+
+async def launched(instance: HostedInstance, spec: Spec) -> Process:
+    """Its engine, which may be starting yet; raises EngineError, also where it ended at once."""
+    try:
+        return await instance.driver.start(instance.site, spec)
+    except OSError as error:
+        raise EngineError(f"the engine cannot be started: {error}") from error
 
 
 async def sparing(instance: HostedInstance, start: Start) -> str | None:

@@ -171,10 +171,7 @@ class Supervisor:
         started = time.monotonic()
         spec = instance.record.spec
         kills = self.host.memory_kills(instance.site)
-        try:
-            process = await instance.driver.start(instance.site, spec)
-        except OSError as error:
-            raise EngineError(f"the engine cannot be started: {error}") from error
+        process = await starting.launched(instance, spec)
         instance.engine_started(process)
         slot.limit_cpu()
         self.host.headroom.give(process.group, spec.size.memory_bytes)

@@ -152,7 +152,7 @@ class Verifier:
     async def _start(self, scratch: ScratchInstance, once_more: bool) -> None:
         spec = scratch.record.spec
         async with StartSlot(self._pools, self._host, scratch) as slot:
-            process = await scratch.driver.start(scratch.site, spec)
+            process = await starting.launched(scratch, spec)
             scratch.engine_started(process)
             slot.limit_cpu()
             self._host.headroom.give(process.group, spec.size.memory_bytes)
