@@ -42,7 +42,8 @@ CREATE TABLE IF NOT EXISTS wal_chains (
     is_settled INTEGER NOT NULL DEFAULT 0,
     ended_at REAL,
     gap TEXT,
-    partial_bytes INTEGER NOT NULL DEFAULT 0
+    partial_bytes INTEGER NOT NULL DEFAULT 0,
+    log_cursor TEXT NOT NULL DEFAULT ''
 );
 CREATE TABLE IF NOT EXISTS wal_marks (
     chain_id TEXT NOT NULL, segment INTEGER NOT NULL, at REAL NOT NULL,
@@ -100,8 +101,8 @@ INSERT OR IGNORE INTO erasures SELECT instance_id, at FROM erased ORDER BY at;
 INSERT OR IGNORE INTO uids_freed SELECT uid, at FROM erased;
 DROP TABLE erased;
 """
-# Of former versions, which did not know who began a session.
-BEGUN_BY = ("holder", "person")
+# Of former versions, which did not know who began a session, or archived no log files.
+ADDED = {"console_sessions": ("holder", "person"), "wal_chains": ("log_cursor",)}
 
 # What passes without anybody's changing a statement. Each is told apart by the lower byte.
 _LACKS: Final = {
@@ -133,12 +134,10 @@ class Database:
         for table, moved in (("nonces", FORMER_NONCES), ("erased", FORMER_ERASURES)):
             if self.row("SELECT 1 FROM sqlite_master WHERE name = ?", table):
                 self._file.executescript(f"BEGIN;{moved}COMMIT;")
-        known = {
-            name for (name,) in self.rows("SELECT name FROM pragma_table_info('console_sessions')")
-        }
-        for name in BEGUN_BY:
-            if name not in known:
-                added = f"ALTER TABLE console_sessions ADD COLUMN {name} TEXT NOT NULL DEFAULT ''"
+        for table, names in ADDED.items():
+            known = {name for (name,) in self.rows("SELECT name FROM pragma_table_info(?)", table)}
+            for name in (each for each in names if each not in known):
+                added = f"ALTER TABLE {table} ADD COLUMN {name} TEXT NOT NULL DEFAULT ''"
                 self._file.execute(added)
 
     def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:

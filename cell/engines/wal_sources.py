@@ -1,4 +1,4 @@
-"""What drivers of engines with a write-ahead log (WAL) can do, so that it is archived."""
+"""What drivers can do so that all changes are archived: WAL that is received, or log files."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,17 +6,19 @@ from typing import Protocol, runtime_checkable
 
 from cell.layout import Site
 from cell.runtime.attendants import Attendant
+from cell.runtime.engine_files import EnginePath
 
 
 @dataclass(frozen=True)
 class WalNeed:
     """What a copy that was made while the engine ran needs of its WAL to be consistent.
 
-    `first` is the name of the segment it begins in; `consistent_at`, in unix seconds, when it
-    ended: from it, later moments can be recovered, and no earlier ones.
+    `first` is the name of the segment it begins in, None where it needs what was not archived when
+    it began; `consistent_at`, in unix seconds, when it ended: from it, later moments can be
+    recovered, and no earlier ones.
     """
 
-    first: str
+    first: str | None
     consistent_at: float
 
 
@@ -57,11 +59,37 @@ class WalSource(Protocol):
         """Of an engine that was ended in order: the position of the last it wrote. Else None."""
 
 
+@dataclass(frozen=True, order=True)
+class LogPlace:
+    """A place in the log files of an engine, which are numbered in the order of their writing."""
+
+    file: int
+    offset: int
+
+
+@runtime_checkable
+class LogSource(Protocol):
+    """An engine that writes all changes to log files, which can be read beside it.
+
+    What it has acknowledged is in them.
+    """
+
+    async def open(self, site: Site) -> LogPlace:
+        """The place from which on they have all that a recovery needs. Raises EngineError."""
+
+    def files(self, site: Site) -> dict[int, EnginePath]:
+        """Those there are, by number; only the last one grows. Blocks."""
+
+    async def release(self, site: Site, before: int) -> None:
+        """Those of lower numbers are archived. EngineError where the engine does not answer."""
+
+
 @runtime_checkable
 class ArchivesWal(Protocol):
-    """A driver whose engine can be recovered to any moment from a copy and all WAL since."""
+    """A driver whose engine can be recovered to any moment from a copy and all changes since."""
 
-    wal: WalSource
+    @property
+    def wal(self) -> WalSource | LogSource: ...
 
     async def recover(self, site: Site, source: Path, at: float, within_s: float) -> None:
         """As `restore`; with the WAL in the folder `wal` of `source`, up to `at` (unix seconds)."""

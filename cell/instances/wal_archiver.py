@@ -5,31 +5,16 @@ WAL goes, and all of that is in the store.
 """
 
 import asyncio
-import contextlib
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from pathlib import Path
 
-import structlog
-
-from cell.backups.sealed_objects import DamagedError
-from cell.backups.store import StoreError
-from cell.backups.wal_store import WalStore
-from cell.engines.driver import EngineError
 from cell.engines.wal_sources import WalLook, WalSource
+from cell.instances.chain_archiver import ChainArchiver, GapError, WalParts, spool_of
 from cell.instances.hosted import HostedInstance
-from cell.instances.wal_chains import WalChain, WalChains, new_chain_id, slot_of
+from cell.instances.wal_chains import WalChain, new_chain_id, slot_of
 from cell.instances.wal_spool import WalSpool
 from cell.runtime.attendants import Attendant
 from cell.runtime.process import Process
-from cell.settings import CellSettings
-from specserver import Unavailable
 
-log = structlog.get_logger("cell.wal")
-
-SPOOL = "wal"
-FAILURES = (EngineError, StoreError, DamagedError, OSError, Unavailable)
 # What receives it goes on until the engine has ended, and then has this long.
 FLUSH_WITHIN_S = 10.0
 # Of an instance's storage, so much may be held back in its server at most: a tenth.
@@ -38,89 +23,25 @@ HELD_SHARE = 10
 PENDING_MAX = 30
 
 
-class GapError(Exception):
-    """WAL was lost, or is given up; nothing of the chain after `until` can be restored."""
-
-    def __init__(self, reason: str, until: float | None = None) -> None:
-        super().__init__(reason)
-        self.until = until
-
-
-@dataclass(frozen=True)
-class WalParts:
-    """What all archivers of a cell have in common; `turns` bounds how many of them upload."""
-
-    settings: CellSettings
-    chains: WalChains
-    store: WalStore
-    turns: asyncio.Semaphore
-    owner: Callable[[HostedInstance], int | None]
-
-
-class WalArchiver:
-    """Without a process: of an engine that ended when nobody could archive the rest."""
-
+class WalArchiver(ChainArchiver):
     def __init__(
         self, instance: HostedInstance, source: WalSource, process: Process | None, parts: WalParts
     ) -> None:
-        self._instance = instance
+        super().__init__(instance, process, parts)
         self._source = source
-        self.process = process
-        self._parts = parts
-        self._settings = parts.settings
-        self.spool = WalSpool(instance.site.directory / SPOOL)
-        self.chain: WalChain | None = None
-        # What is in the way, for the owner.
-        self.reason: str | None = None
+        self.spool = WalSpool(spool_of(instance))
         self._receiver: Attendant | None = None
         self._pending: list[tuple[float, int]] = []
-        self._looked_at = self._checked_at = 0.0
-
-    async def run(self) -> None:
-        try:
-            if self.process is None:
-                self.chain = self._parts.chains.open(self._instance.instance_id)
-            else:
-                await self._follow(self.process)
-            await self._finish()
-        finally:
-            await self._end_receiver()
-
-    async def _follow(self, process: Process) -> None:
-        """Until the engine has ended, or its WAL is not to be archived any more."""
-        ended = asyncio.ensure_future(process.ended())
-        try:
-            while not ended.done():
-                if not self._instance.record.spec.continuous_archiving:
-                    await self._try(self._stop)
-                    return
-                await self._try(self._turn)
-                await asyncio.wait({ended}, timeout=self._settings.wal_look_s)
-        finally:
-            ended.cancel()
-
-    async def _try(self, work: Callable[[], Awaitable[None]]) -> None:
-        try:
-            await work()
-        except GapError as gap:
-            await self._give_up(gap)
-        except FAILURES as error:
-            reason = str(error)
-            if reason != self.reason:
-                self._log("cell.wal_not_archived", reason=reason)
-            self.reason = reason
-        else:
-            self.reason = None
+        self._looked_at = 0.0
 
     async def _turn(self) -> None:
-        if self._instance.process is not self.process or not self._instance.usable:
-            # It is being ended, and takes no logins.
+        if not self._runs():
             await self._upload()
             return
         if self.chain is None:
             self.chain = await self._continued() or await self._begun()
         if self._receiver is None or not self._receiver.alive:
-            await self._end_receiver()
+            await self._close()
             await asyncio.to_thread(self.spool.make, self._parts.owner(self._instance))
             given = (self._instance.site, self.chain.slot, self.spool.folder)
             self._receiver = await self._source.receive(*given)
@@ -128,8 +49,7 @@ class WalArchiver:
         changed = await asyncio.to_thread(self.spool.has_changed)
         if changed or self._pending or idle_s > self._settings.wal_idle_look_s:
             await self._look(self.chain)
-        if time.monotonic() - self._checked_at > self._settings.wal_check_every_s:
-            await self._check(self.chain)
+        await self._check_in_time(self.chain)
 
     async def _continued(self) -> WalChain | None:
         """The chain that there is, if it is of this data; GapError where it cannot go on."""
@@ -143,11 +63,7 @@ class WalArchiver:
             return None
         self.chain = chain
         self._refuse_lost(look)
-        if chain.is_settled and self.process is not None:
-            # Nothing was written since it was ended.
-            chain.newest_at = max(chain.newest_at or 0.0, self.process.started_at - 1.0)
-        chain.is_settled = False
-        self._parts.chains.save(chain)
+        self._goes_on(chain)
         return chain
 
     async def _begun(self) -> WalChain:
@@ -229,64 +145,22 @@ class WalArchiver:
             self._parts.chains.fill(chain, len(content))
 
     async def _put(self, chain: WalChain, name: str, content: bytes) -> None:
-        async with self._parts.turns:
-            await self._parts.store.put(chain.instance_id, chain.chain_id, name, content)
+        await super()._put(chain, name, content)
         self.spool.was_put(name)
 
-    async def _check(self, chain: WalChain) -> None:
-        """Whether the store has all that backups need; GapError with the first that it has not."""
-        needed = self._parts.chains.first_needed(chain)
-        found = await self._parts.store.names(chain.instance_id, chain.chain_id)
-        self._checked_at = time.monotonic()
-        for number in range(needed, chain.next_segment):
-            if str(segment := chain.segment(number)) not in found:
-                until = self._parts.chains.moment_before(chain, number)
-                raise GapError(f"WAL segment {segment} is missing from the store", until)
-
-    async def _give_up(self, gap: GapError) -> None:
-        """The chain ends with what is archived of it; the next one begins in the next turn."""
-        reason = str(gap)
-        await self._end_receiver()
-        with contextlib.suppress(EngineError):
+    async def _let_go(self) -> None:
+        self._pending = []
+        try:
             await self._source.close(self._instance.site)
-        await asyncio.to_thread(self.spool.clear)
-        if self.chain is not None:
-            self._end(self.chain, gap)
-        self.chain, self._pending, self.reason = None, [], reason
-
-    def _end(self, chain: WalChain, gap: GapError) -> None:
-        """One of which nothing was archived is none, and no other gap than the one before it."""
-        self._log("cell.wal_gap", chain_id=chain.chain_id, reason=str(gap))
-        if chain.newest_at is None:
-            self._parts.chains.forget(chain)
-        else:
-            self._parts.chains.end(chain, str(gap), newest_at=gap.until)
-
-    async def _stop(self) -> None:
-        """Its owner does not want it any more; what is archived stays."""
-        await self._end_receiver()
-        await self._source.close(self._instance.site)
-        chain = self.chain or self._parts.chains.open(self._instance.instance_id)
-        if chain is not None:
-            self._parts.chains.end(chain, None)
-        self.chain = None
-        await asyncio.to_thread(self.spool.clear)
+        finally:
+            await asyncio.to_thread(self.spool.clear)
 
     async def _finish(self) -> None:
-        """The engine has ended, and what received its WAL ends with it, having got all of it."""
+        """What received its WAL ends with it, having got all of it."""
         if self._receiver is not None:
             await self._receiver.ended(FLUSH_WITHIN_S)
-            await self._end_receiver()
-        while self.chain is not None and self._may_finish():
-            await self._try(self._settle)
-            if self.reason is None:
-                return
-            await asyncio.sleep(self._settings.wal_look_s)
-
-    def _may_finish(self) -> bool:
-        """Unless it runs again, which archives the rest as well, or is erased."""
-        instance = self._instance
-        return instance.process in (None, self.process) and instance.record.desired != "erased"
+            await self._close()
+        await super()._finish()
 
     async def _settle(self) -> None:
         chain, now = self.chain, time.time()
@@ -296,18 +170,9 @@ class WalArchiver:
         covered = chain.segment(chain.next_segment).begins + chain.partial_bytes
         left_at = await asyncio.to_thread(self._source.left_at, self._instance.site)
         if left_at is not None and left_at < covered and self._may_finish():
-            chain.newest_at, chain.newest_position, chain.is_settled = now, covered, True
-            self._parts.chains.save(chain)
-            self._log("cell.wal_settled", chain_id=chain.chain_id)
+            self._settled(chain, now)
 
-    async def _end_receiver(self) -> None:
+    async def _close(self) -> None:
         receiver, self._receiver = self._receiver, None
         if receiver is not None:
             await receiver.end()
-
-    def _log(self, event: str, **more: object) -> None:
-        log.info(event, instance_id=self._instance.instance_id, **more)
-
-
-def spool_of(instance: HostedInstance) -> Path:
-    return instance.site.directory / SPOOL

@@ -12,14 +12,17 @@ import structlog
 from cell.backups.manifest import WalStart
 from cell.backups.store import StoreError
 from cell.backups.wal_names import Segment
-from cell.engines.wal_sources import ArchivesWal, WalNeed
+from cell.engines.wal_sources import ArchivesWal, LogSource, WalNeed, WalSource
+from cell.instances.chain_archiver import ChainArchiver, WalParts, spool_of
 from cell.instances.hosted import HostedInstance
+from cell.instances.log_archiver import LogArchiver
 from cell.instances.reasons import for_owner
 from cell.instances.supervisor import Supervisor
-from cell.instances.wal_archiver import WalArchiver, WalParts, spool_of
+from cell.instances.wal_archiver import WalArchiver
 from cell.instances.wal_chains import WalChain, is_at_rest
 from cell.instances.wal_recoveries import WalRecoveries
 from cell.runtime import engine_files
+from cell.runtime.process import Process
 from cell.settings import CellSettings
 from cell.timestamps import moment
 
@@ -46,7 +49,7 @@ class WalArchives:
             asyncio.Semaphore(UPLOADS_AT_ONCE),
             lambda instance: supervisor.host.owner(instance.site),
         )
-        self._running: dict[str, tuple[WalArchiver, asyncio.Task[None]]] = {}
+        self._running: dict[str, tuple[ChainArchiver, asyncio.Task[None]]] = {}
 
     def tick(self) -> None:
         """Begins to archive what runs, and what ended before it could be."""
@@ -57,9 +60,16 @@ class WalArchives:
             instance.archiving = partial(self._observation, instance)
             if self._is_due(instance):
                 process = instance.process
-                made = WalArchiver(instance, driver.wal, process, self._parts)
+                made = self._archiver(instance, driver.wal, process)
                 task = self._supervisor.spawn(made.run())
                 self._running[instance.instance_id] = made, task
+
+    def _archiver(
+        self, instance: HostedInstance, source: WalSource | LogSource, process: Process | None
+    ) -> ChainArchiver:
+        if isinstance(source, LogSource):
+            return LogArchiver(instance, source, process, self._parts)
+        return WalArchiver(instance, source, process, self._parts)
 
     def _is_due(self, instance: HostedInstance) -> bool:
         if instance.restore is not None or instance.record.desired == "erased":
@@ -144,9 +154,8 @@ class WalArchives:
         return None if found is None else found[0].reason
 
     def _newest(self, instance: HostedInstance, chain: WalChain) -> float | None:
-        if is_at_rest(chain) and instance.process is None:
-            return time.time()
-        return chain.newest_at
+        at = time.time() if is_at_rest(chain) and instance.process is None else chain.newest_at
+        return None if at is None else chain.rounded(at)
 
     def ranges(self, instance: HostedInstance) -> list[tuple[float, float]]:
         """The moments that can be restored: from and until when, oldest first."""
@@ -170,19 +179,21 @@ class WalArchives:
         chain = self._chains.open(instance.instance_id)
         if before is None or chain is None or need is None or chain.chain_id != before.chain_id:
             return None
-        first = Segment.parse(need.first)
+        name = need.first or str(chain.segment(before.next_segment))
+        first = Segment.parse(name)
         if first is None or first.timeline != chain.timeline:
             return None
         if first.number < chain.first_segment:
             return None
         # As moments are told, in milliseconds, and not before it.
-        return WalStart(chain.chain_id, need.first, math.ceil(need.consistent_at * 1000) / 1000)
+        per_s = 1 if chain.is_of_files else 1000
+        return WalStart(chain.chain_id, name, math.ceil(need.consistent_at * per_s) / per_s)
 
     def add_base(self, instance_id: str, backup_id: str, start: WalStart) -> None:
         """From now on the WAL is kept that the backup needs."""
         for chain in self._chains.of(instance_id):
             if chain.chain_id == start.chain_id:
-                self._chains.add_base(chain, backup_id, WalNeed(start.first, start.consistent_at))
+                self._chains.add_base(chain, backup_id, start)
 
     def drop_bases(self, backup_ids: Iterable[str]) -> None:
         """They go, and with them the WAL that only they need, once it is trimmed."""

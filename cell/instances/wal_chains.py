@@ -4,6 +4,7 @@ A chain is the WAL of one server's data from one moment on. It ends where other 
 of an instance's data, or where something of it was lost; what comes later is of another chain.
 """
 
+import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,13 +12,15 @@ from typing import Final
 
 from ulid import ULID
 
+from cell.backups.log_pieces import TIMELINE
+from cell.backups.manifest import WalStart
 from cell.backups.wal_names import SEGMENT_BYTES, Segment
 from cell.database import Database
-from cell.engines.wal_sources import WalLook, WalNeed
+from cell.engines.wal_sources import WalLook
 
 _COLUMNS: Final = (
     "chain_id, instance_id, timeline, system_id, first_segment, next_segment, began_at, newest_at,"
-    " newest_position, is_settled, ended_at, gap, partial_bytes"
+    " newest_position, is_settled, ended_at, gap, partial_bytes, log_cursor"
 )
 
 
@@ -28,6 +31,8 @@ class WalChain:
     All that was committed by `newest_at` is archived, before `newest_position`. A chain
     `is_settled` where the engine was ended in order since and everything is archived. `gap` says
     what was lost, where it ended by that. Of the segment that fills, `partial_bytes` are archived.
+    Of an engine with log files, segments are pieces of these, and `log_cursor` says where in them
+    the next one begins.
     """
 
     chain_id: str
@@ -43,6 +48,15 @@ class WalChain:
     ended_at: float | None = None
     gap: str | None = None
     partial_bytes: int = 0
+    log_cursor: str = ""
+
+    @property
+    def is_of_files(self) -> bool:
+        return self.timeline == TIMELINE
+
+    def rounded(self, at: float) -> float:
+        """Log files note whole seconds: to which moment one that was asked for can be recovered."""
+        return math.floor(at) if self.is_of_files else at
 
     @property
     def slot(self) -> str:
@@ -82,12 +96,15 @@ class WalChains:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def begin(self, instance_id: str, chain_id: str, look: WalLook) -> WalChain:
+    def begin(
+        self, instance_id: str, chain_id: str, look: WalLook, log_cursor: str = ""
+    ) -> WalChain:
         """At the segment that the server holds back from."""
         first = (look.written if look.restart is None else look.restart) // SEGMENT_BYTES
         made = WalChain(
             *(chain_id, instance_id, look.timeline, look.system_id, first, first, time.time()),
             *(None, look.written),
+            log_cursor=log_cursor,
         )
         self.save(made)
         return made
@@ -95,11 +112,11 @@ class WalChains:
     def save(self, chain: WalChain) -> None:
         self._database.write(
             f"INSERT OR REPLACE INTO wal_chains ({_COLUMNS})"  # noqa: S608 - our own words
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             *(chain.chain_id, chain.instance_id, chain.timeline, chain.system_id),
             *(chain.first_segment, chain.next_segment, chain.began_at, chain.newest_at),
             *(chain.newest_position, int(chain.is_settled), chain.ended_at, chain.gap),
-            chain.partial_bytes,
+            *(chain.partial_bytes, chain.log_cursor),
         )
 
     def advance(self, chain: WalChain, at: float, position: int) -> None:
@@ -171,12 +188,12 @@ class WalChains:
         )
         return chain.began_at if row is None or row[0] is None else float(row[0])
 
-    def add_base(self, chain: WalChain, backup_id: str, need: WalNeed) -> None:
-        first = Segment.parse(need.first)
+    def add_base(self, chain: WalChain, backup_id: str, start: WalStart) -> None:
+        first = Segment.parse(start.first)
         assert first is not None
         self._database.write(
             "INSERT OR REPLACE INTO wal_bases VALUES (?, ?, ?, ?, ?)",
-            *(backup_id, chain.chain_id, chain.instance_id, first.number, need.consistent_at),
+            *(backup_id, chain.chain_id, chain.instance_id, first.number, start.consistent_at),
         )
 
     def bases(self, instance_id: str) -> list[WalBase]:

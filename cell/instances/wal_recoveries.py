@@ -42,6 +42,7 @@ class WalRecoveries:
         if base is None or chain is None:
             raise Conflict(f"no WAL is archived that continues the backup {backup_id}")
         newest_at = time.time() if is_at_rest(chain) else chain.newest_at
+        at = chain.rounded(at)
         if not base.consistent_at <= at <= (newest_at or 0.0):
             raise Conflict(
                 f"from the backup {backup_id}, moments from {moment(base.consistent_at)} to"
@@ -67,9 +68,11 @@ class WalRecoveries:
             if segment is not None and name == segment.partial:
                 if segment.number == chain.next_segment and len(content) < chain.partial_bytes:
                     raise DamagedError(f"WAL segment {name} is older than what was archived")
-            elif segment is not None and len(content) != SEGMENT_BYTES:
+            elif segment is not None and len(content) != SEGMENT_BYTES and not chain.is_of_files:
                 raise DamagedError(f"WAL segment {name} is cut off")
-            await in_own_thread(_write, folder / (str(segment or name)), content, segment)
+            # As long as the server expects it.
+            padded = segment is not None and not chain.is_of_files
+            await in_own_thread(_write, folder / (str(segment or name)), content, padded)
 
 
 def _names(chain: WalChain, first: int, last: int, there: set[str]) -> list[str]:
@@ -94,9 +97,8 @@ def _filled(chain: WalChain) -> bool:
     return chain.partial_bytes > 0
 
 
-def _write(path: Path, content: bytes, segment: Segment | None) -> None:
+def _write(path: Path, content: bytes, padded: bool) -> None:
     with path.open("xb") as file:
         file.write(content)
-        if segment is not None:
-            # As long as the server expects it.
+        if padded:
             file.truncate(SEGMENT_BYTES)

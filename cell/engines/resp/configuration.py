@@ -17,6 +17,7 @@ ADMINISTRATOR = "menagerie"
 LOG_DIRECTORY = "appendonlydir"
 LOG = "appendonly.aof"
 DUMP = "dump.rdb"
+TIMESTAMPS = ("aof-timestamp-enabled", "yes")
 
 # The rest is for the copy-on-write of a rewrite, scripts, fragmentation and one command's answer.
 MEMORY_SHARE = 0.6
@@ -112,6 +113,8 @@ def configuration(view: EngineFolders, limits: RespLimits) -> str:
         ("appendfilename", LOG),
         ("aof-use-rdb-preamble", "yes"),
         ("aof-load-truncated", "yes"),
+        # The second before the first command in it: what a recovery to a moment goes by.
+        TIMESTAMPS,
         # Until the cell has seen that it fits: a start would begin one at once. See Writers.
         ("auto-aof-rewrite-percentage", "0"),
         ("save", '""'),

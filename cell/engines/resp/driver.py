@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -10,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
+from cell.backups.sealed_objects import DamagedError
 from cell.engines.driver import (
     Contents,
     EngineError,
@@ -21,7 +23,7 @@ from cell.engines.driver import (
     Snapshot,
     measured,
 )
-from cell.engines.resp import administrator, dumping, files, functions
+from cell.engines.resp import administrator, append_only, dumping, files, functions
 from cell.engines.resp.configuration import (
     ADMINISTRATOR,
     ADMINISTRATOR_RULES,
@@ -37,11 +39,12 @@ from cell.engines.resp.configuration import (
     users,
 )
 from cell.engines.resp.connection import RefusalError, RespConnection, connected, is_full
-from cell.engines.resp.rewriting import rewrite
+from cell.engines.resp.rewriting import base_anew, rewrite
 from cell.engines.resp.servers import ServerProgram, redis_servers, valkey_servers
 from cell.engines.resp.storage import Writers
 from cell.engines.resp.upkeep import SLOW_START, Upkeep
 from cell.engines.storage_use import StorageUse
+from cell.engines.wal_sources import WalNeed
 from cell.layout import Site, write_atomically
 from cell.runtime import engine_files
 from cell.runtime.confinement import Mount
@@ -76,6 +79,7 @@ class RespFamily:
         self._storage_use = StorageUse()
         self._upkeep = Upkeep()
         self._writers = Writers(self._connected)
+        self.wal = append_only.AppendOnlyFiles(self._connected)
         self.source = ", ".join(f"{each.origin} {each.release}" for each in servers) or "none found"
 
     def versions(self) -> tuple[str, ...]:
@@ -229,22 +233,36 @@ class RespFamily:
     ) -> Snapshot:
         if process is None:
             return await in_own_thread(files.copy_log, site.data, target)
-        dump = site.data / DUMP
+        try:
+            async with self._connected(site, DUMP_TIMEOUT_S) as connection:
+                base, number = await base_anew(connection, site, process)
+            need = WalNeed(None, time.time())
+            return await in_own_thread(files.copy_base, base, number, target, need)
+        except (OSError, RefusalError) as error:
+            raise EngineError(f"the engine did not write its data: {error}") from error
+
+    async def dump(self, site: Site, process: Process, login: Login, folder: Path) -> Path:  # noqa: ARG002 - the contract's
+        written, target = site.data / DUMP, folder / DUMP
         try:
             async with self._connected(site, DUMP_TIMEOUT_S) as connection:
                 await dumping.dump(connection, site, process)
-            return await in_own_thread(files.copy_dump, dump, target)
+            await in_own_thread(files.copy_dump, written, target)
         except (OSError, RefusalError) as error:
             raise EngineError(f"the engine did not write its data: {error}") from error
         finally:
-            await asyncio.to_thread(engine_files.remove, dump)
-
-    async def dump(self, site: Site, process: Process, login: Login, folder: Path) -> Path:
-        await self.snapshot(site, process, login, folder)
-        return folder / files.BASE
+            await asyncio.to_thread(engine_files.remove, written)
+        return target
 
     async def restore(self, site: Site, source: Path) -> None:
         await in_own_thread(files.restore, self._host, site, source)
+
+    async def recover(self, site: Site, source: Path, at: float, within_s: float) -> None:  # noqa: ARG002 - the contract's
+        """Its start reads the log, in whatever time that takes."""
+        try:
+            await in_own_thread(append_only.add_log, source, math.floor(at))
+        except (DamagedError, ValueError) as error:
+            raise EngineError(f"the log cannot be added to the backup: {error}") from error
+        await self.restore(site, source)
 
     async def examine(self, site: Site, login: Login) -> Contents:  # noqa: ARG002 - the contract's
         """All keys are in its memory by now, their checksums compared; there is one more look."""

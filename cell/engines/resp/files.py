@@ -9,25 +9,33 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from cell.engines.driver import EngineError, Snapshot
 from cell.engines.resp.configuration import DUMP, LOG, LOG_DIRECTORY
+from cell.engines.wal_sources import WalNeed
 from cell.layout import Site
 from cell.runtime import budget, engine_files
 from cell.runtime.engine_files import EnginePath
 from cell.runtime.host import Host
 
-BASE = f"{LOG}.1.base.rdb"
 MANIFEST = f"{LOG}.manifest"
 READ_BYTES = 1 << 20
 
 
-def copy_dump(dump: EnginePath, target: Path) -> Snapshot:
+def copy_dump(dump: EnginePath, target: Path) -> None:
+    target.parent.mkdir(mode=0o700)
+    engine_files.copy_file(dump, target)
+
+
+def copy_base(base: EnginePath, number: int, target: Path, need: WalNeed) -> Snapshot:
+    """Of an engine that goes on with the increment of this number, which the copy is named by."""
     target.mkdir(mode=0o700)
-    engine_files.copy_file(dump, target / BASE)
-    (target / MANIFEST).write_text(f"file {BASE} seq 1 type b\n")
-    return _sum_up(target)
+    name = f"{LOG}.{number}.base.rdb"
+    engine_files.copy_file(base, target / name)
+    (target / MANIFEST).write_text(f"file {name} seq {number} type b\n")
+    return replace(_sum_up(target), wal=need)
 
 
 def copy_log(data: EnginePath, target: Path) -> Snapshot:

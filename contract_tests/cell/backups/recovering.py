@@ -1,5 +1,6 @@
 """What the tests of recovery ask: an instance whose WAL is archived, and moments of it."""
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,8 @@ from contract_tests.cell.backups.backup_calls import asked, back_up, left_beside
 from contract_tests.cell.rig import Rig, running, until
 from contract_tests.engines.speakers import SPEAKERS
 
-ENGINE = "postgres"
+# Engines whose logs note whole seconds.
+OF_SECONDS = {"valkey", "redis"}
 # To verify each backup would take as long as all the rest.
 FAST = {"wal_look_s": 0.2, "wal_idle_look_s": 1.0, "backup_verify_bytes_max": 1}
 
@@ -40,27 +42,31 @@ def cell(folder: Path, **settings: Any) -> Iterator[Rig]:
 
 @dataclass
 class Archived:
-    """An instance of PostgreSQL with a table of numbers."""
+    """An instance, by default of PostgreSQL, with numbers in it."""
 
     rig: Rig
     version: str
     instance_id: str
+    engine: str = "postgres"
 
     @classmethod
-    def make(cls, rig: Rig, version: str = "", **changes: Any) -> "Archived":
+    def make(
+        cls, rig: Rig, version: str = "", engine: str = "postgres", **changes: Any
+    ) -> "Archived":
         engines = rig.get("/v1/cell").json()["engines"]
-        found = {each["engine"]: each["versions"] for each in engines}.get(ENGINE, [])
+        found = {each["engine"]: each["versions"] for each in engines}.get(engine, [])
         if not found or (version and version not in found):
-            pytest.skip(f"PostgreSQL {version} is not installed here")
+            pytest.skip(f"{engine} {version} is not installed here")
         version = version or found[0]
-        given = {"engine": ENGINE, "engine_version": version, "rotation_overlap_s": 0}
-        made = cls(rig, version, rig.make(**given, continuous_archiving=True, **changes))
+        given = {"engine": engine, "engine_version": version, "rotation_overlap_s": 0}
+        instance_id = rig.make(**given, continuous_archiving=True, **changes)
+        made = cls(rig, version, instance_id, engine)
         made.speaker.make(made.site, made.login)
         return made
 
     @property
     def speaker(self) -> Any:
-        return SPEAKERS[ENGINE]
+        return SPEAKERS[self.engine]
 
     @property
     def login(self) -> Login:
@@ -86,7 +92,11 @@ class Archived:
     def write(self, *numbers: int) -> str:
         """A moment by which they are committed."""
         self.speaker.write(self.site, self.login, numbers)
-        return now()
+        if self.engine not in OF_SECONDS:
+            return now()
+        moment = math.floor(time.time()) + 1
+        time.sleep(moment - time.time())
+        return at(moment)
 
     def read(self) -> list[int]:
         found: list[int] = self.speaker.read(self.site, self.login)

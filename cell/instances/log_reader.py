@@ -1,0 +1,102 @@
+"""Reads the log files of an engine in their order, in the pieces that are archived."""
+
+import os
+from dataclasses import dataclass
+from typing import Self
+
+from cell.backups.log_pieces import CONTENT_BYTES_MAX
+from cell.engines.wal_sources import LogPlace, LogSource
+from cell.instances.chain_archiver import GapError
+from cell.layout import Site
+from cell.runtime.engine_files import EnginePath, opened
+
+
+@dataclass(frozen=True)
+class LogCursor:
+    """Where the next piece begins. The `inode` tells a file from another of its number; 0: any."""
+
+    place: LogPlace
+    inode: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.place.file} {self.place.offset} {self.inode}"
+
+    @classmethod
+    def parse(cls, told: str) -> Self:
+        file, offset, inode = map(int, told.split())
+        return cls(LogPlace(file, offset), inode)
+
+
+@dataclass(frozen=True)
+class LogPiece:
+    """`after` is where the next one begins: where this one does, unless it is whole."""
+
+    place: LogPlace
+    content: bytes
+    is_whole: bool
+    after: LogCursor
+
+
+class LogReader:
+    """Keeps the file open that it reads, so that it can go when the engine is done with it."""
+
+    def __init__(self, site: Site, source: LogSource, waiting_bytes_max: int) -> None:
+        self._site = site
+        self._source = source
+        self._waiting_bytes_max = waiting_bytes_max
+        self._number = -1
+        self._descriptor = -1
+
+    def end(self) -> LogPlace | None:
+        """Of all that is in the files now; None where there are none."""
+        files = self._source.files(self._site)
+        if not files:
+            return None
+        number = max(files)
+        try:
+            with opened(files[number]) as descriptor:
+                return LogPlace(number, os.fstat(descriptor).st_size)
+        except OSError:
+            # It has just gone, as it will have been read to its end.
+            return None
+
+    def piece(self, cursor: LogCursor, archived_bytes: int) -> LogPiece:
+        """What there is from the cursor on, of which so much is archived. Raises GapError."""
+        # Looked at first: what is not the last one does not grow any more.
+        files = self._source.files(self._site)
+        number, offset = cursor.place.file, cursor.place.offset
+        descriptor, inode = self._open(cursor, files.get(number))
+        is_last = not any(each > number for each in files)
+        size = os.fstat(descriptor).st_size
+        if size < offset + archived_bytes:
+            raise GapError(f"the end of log file {number} was archived, and is gone")
+        if size - offset > self._waiting_bytes_max:
+            most = self._waiting_bytes_max // 2**20
+            raise GapError(f"more than {most} MiB of the log waited for the store of backups")
+        content = os.pread(descriptor, min(CONTENT_BYTES_MAX, size - offset), offset)
+        ends = offset + len(content)
+        is_whole = len(content) == CONTENT_BYTES_MAX or not is_last
+        after = LogCursor(LogPlace(number, ends if is_whole else offset), inode)
+        if not is_last and ends == size:
+            if number + 1 not in files:
+                raise GapError(f"log file {number + 1} was removed before it was archived")
+            after = LogCursor(LogPlace(number + 1, 0))
+        return LogPiece(cursor.place, content, is_whole, after)
+
+    def _open(self, cursor: LogCursor, path: EnginePath | None) -> tuple[int, int]:
+        number = cursor.place.file
+        if self._number != number:
+            self.close()
+            if path is None:
+                raise GapError(f"log file {number} was removed before it was archived")
+            with opened(path) as descriptor:
+                self._descriptor, self._number = os.dup(descriptor), number
+        inode = os.fstat(self._descriptor).st_ino
+        if cursor.inode not in (0, inode):
+            raise GapError(f"log file {number} is another than the one that was archived")
+        return self._descriptor, inode
+
+    def close(self) -> None:
+        descriptor, self._descriptor, self._number = self._descriptor, -1, -1
+        if descriptor >= 0:
+            os.close(descriptor)
