@@ -201,12 +201,14 @@ def test_a_list_that_is_told_beside_an_upgrade_holds_at_once_and_after_it(
 def test_what_an_engine_can_tell_before_it_is_stopped_costs_no_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def refuse(_: Valkey, _site: Site, _spec: Spec) -> None:
+    async def refuse(_site: Site, _spec: Spec) -> None:
         raise EngineError("a name is in the way")
 
     async def act(upgrading: Upgrading) -> None:
         lifecycle = upgrading.cell.lifecycle
         instance = await lifecycle.put(new_id(), SPEC)
+        # Of one driver: that a class has it is remembered for good, for tests that come later.
+        monkeypatch.setattr(instance.driver, "check_upgrade", refuse, raising=False)
         process = instance.process
         with pytest.raises(Conflict, match="a name is in the way"):
             await lifecycle.put(instance.instance_id, replace(SPEC, engine_version=WANTED))
@@ -214,5 +216,4 @@ def test_what_an_engine_can_tell_before_it_is_stopped_costs_no_restart(
         assert instance.process is process
         assert not upgrading.began.is_set()
 
-    monkeypatch.setattr(Valkey, "check_upgrade", refuse, raising=False)
     run(tmp_path, monkeypatch, act)
