@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 from cell.layout import Site
 from cell.runtime.attendants import Attendant
 from cell.runtime.engine_files import EnginePath
+from cell.specification import Spec
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,15 @@ class LogSource(Protocol):
         """Those of lower numbers are archived. EngineError where the engine does not answer."""
 
 
+@dataclass(frozen=True)
+class RecoveryTarget:
+    """The moment `at` (unix seconds), by which what is committed counts; it may take `within_s`."""
+
+    spec: Spec
+    at: float
+    within_s: float
+
+
 @runtime_checkable
 class ArchivesWal(Protocol):
     """A driver whose engine can be recovered to any moment from a copy and all changes since."""
@@ -91,5 +101,5 @@ class ArchivesWal(Protocol):
     @property
     def wal(self) -> WalSource | LogSource: ...
 
-    async def recover(self, site: Site, source: Path, at: float, within_s: float) -> None:
-        """As `restore`; with the WAL in the folder `wal` of `source`, up to `at` (unix seconds)."""
+    async def recover(self, site: Site, source: Path, target: RecoveryTarget) -> None:
+        """As `restore`; with what was archived, in the folder `wal` of `source`, up to `target`."""

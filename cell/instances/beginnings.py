@@ -9,7 +9,7 @@ from cell.backups.repository import Repository
 from cell.backups.sealed_objects import DamagedError
 from cell.backups.store import StoreError
 from cell.engines.driver import EngineError, FinalError
-from cell.engines.wal_sources import ArchivesWal
+from cell.engines.wal_sources import ArchivesWal, RecoveryTarget
 from cell.instances import snapshots
 from cell.instances.ceilings import FullError
 from cell.instances.hosted import BackupProgress, HostedInstance
@@ -140,7 +140,8 @@ class Beginnings:
         with budget.limit(instance.ceiling_bytes + plan.size_bytes):
             await self._recoveries.fetch(plan, folder)
             within_s = self._settings.recovery_timeout_s
-            await driver.recover(instance.site, folder, at, within_s)
+            target = RecoveryTarget(instance.record.spec, at, within_s)
+            await driver.recover(instance.site, folder, target)
 
     async def _unpack(self, instance: HostedInstance, backup: str) -> None:
         found = await self._repository.find(BackupName.parse(backup))

@@ -8,7 +8,7 @@ from cell.backups.manifest import BackupName, Manifest
 from cell.backups.repository import Repository
 from cell.backups.sealed_objects import DamagedError
 from cell.engines.driver import EngineError
-from cell.engines.wal_sources import ArchivesWal
+from cell.engines.wal_sources import ArchivesWal, RecoveryTarget
 from cell.instances import bounds, replaced_data
 from cell.instances.backups import RETRY_AFTER, InstanceBackups, told
 from cell.instances.beginnings import UNPACKED
@@ -191,7 +191,9 @@ class _Target:
         if self.at is None or not isinstance(driver, ArchivesWal):
             await driver.restore(site, folder)
         else:
-            await driver.recover(site, folder, self.at, settings.recovery_timeout_s)
+            spec = instance.record.spec
+            target = RecoveryTarget(spec, self.at, settings.recovery_timeout_s)
+            await driver.recover(site, folder, target)
 
 
 def refuse_what_does_not_fit(instance: HostedInstance, found: Manifest) -> None:

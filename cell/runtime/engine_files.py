@@ -254,11 +254,12 @@ def make_folder(place: Place, owner: int | None = None) -> None:
         os.close(_made(folder, name, owner))
 
 
-def make_file(place: Place, owner: int | None = None) -> None:
-    """An empty one, in place of whatever lies there."""
+def make_file(place: Place, owner: int | None = None, content: bytes = b"") -> None:
+    """A new one, in place of whatever lies there."""
     with parent_of(place) as (folder, name):
         remove_in(folder, name)
-        os.close(create(name, folder, owner))
+        with os.fdopen(create(name, folder, owner), "wb") as file:
+            file.write(content)
 
 
 def create(name: str, folder: int, owner: int | None = None) -> int:

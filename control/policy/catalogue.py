@@ -50,9 +50,9 @@ ENGINES: Final[Mapping[str, Engine]] = MappingProxyType(
             ),
             Engine("questdb", "QuestDB", "postgres", (5432,), ("sql", "time_series"), IMAGE),
             Engine("mysql", "MySQL", "mysql", (3306,), ("sql", "console")),
-            Engine("mariadb", "MariaDB", "mysql", (3306,), ("sql", "console")),
-            Engine("valkey", "Valkey", "resp", (6379,), ("key_value", "cache")),
-            Engine("redis", "Redis", "resp", (6379,), ("key_value", "cache")),
+            Engine("mariadb", "MariaDB", "mysql", (3306,), ("sql", "pitr", "console")),
+            Engine("valkey", "Valkey", "resp", (6379,), ("key_value", "cache", "pitr")),
+            Engine("redis", "Redis", "resp", (6379,), ("key_value", "cache", "pitr")),
             Engine("ferretdb", "FerretDB", "mongodb", (27017,), ("documents",), IMAGE),
             Engine("mongodb", "MongoDB", "mongodb", (27017,), ("documents",), IMAGE),
             Engine(

@@ -19,6 +19,10 @@ from cell.engines.mysql.client import CHANGES_USER
 TENANT = "app"
 TENANT_ACCOUNT = "app@'%'"
 DATABASE = "app"
+FORGET_MASTER = "RESET SLAVE ALL"
+# What the cell itself changes is no change of the owner's: it is not in the binary log.
+UNLOGGED = "SET SESSION sql_log_bin = OFF"
+LOGGED = "SET SESSION sql_log_bin = ON"
 LOCK = f"ALTER USER {TENANT_ACCOUNT} ACCOUNT LOCK"
 _HASH = re.compile(r"['\"](\*[0-9A-F]{40})['\"]")
 
@@ -99,7 +103,10 @@ _SYSTEMS_ROUTINES = "'AddGeometryColumn', 'DropGeometryColumn'"
 
 def mariadb_tenant(administrator: str, hashes: Sequence[str]) -> list[str]:
     """Newest first, as most clients come with it; each further one costs a round trip."""
-    return [*_alone(administrator), *_strangers_end(administrator), *_ways(hashes), _DATABASE_MADE]
+    return [
+        *(UNLOGGED, *_alone(administrator), *_strangers_end(administrator), *_ways(hashes)),
+        *(LOGGED, _DATABASE_MADE),
+    ]
 
 
 def mariadb_all(administrator: str, administrators_hash: str, hashes: Sequence[str]) -> list[str]:
@@ -109,14 +116,17 @@ def mariadb_all(administrator: str, administrators_hash: str, hashes: Sequence[s
     """
     account = {"access": _ALL_RIGHTS, **_proofs([administrators_hash])}
     return [
+        UNLOGGED,
         _account("localhost", administrator, account),
         _account("%", TENANT, {"access": 0, "account_locked": True}),
         "FLUSH PRIVILEGES",
         *_alone(administrator),
         *rights(True),
         "FLUSH PRIVILEGES",
-        "RESET SLAVE ALL",
+        FORGET_MASTER,
+        LOGGED,
         _DATABASE_MADE,
+        UNLOGGED,
         *_ways(hashes),
     ]
 
@@ -126,6 +136,7 @@ def rights(writing: bool) -> list[str]:
     given = (*_FREEING, *_WRITING) if writing else _FREEING
     names, values = ", ".join(f"{each}_priv" for each in given), ", ".join("'Y'" for _ in given)
     return [
+        UNLOGGED,
         f"DELETE FROM mysql.db WHERE Db = '%' AND User = '{TENANT}'",
         f"INSERT INTO mysql.db (Host, Db, User, {names}) VALUES ('%', '%', '{TENANT}', {values})",
     ]

@@ -1,6 +1,7 @@
 """MariaDB and MySQL: a server on the site's socket, begun from a template, with one user `app`."""
 
 import asyncio
+import math
 import signal
 import time
 from collections.abc import Sequence
@@ -21,12 +22,14 @@ from cell.engines.driver import (
 from cell.engines.mysql import (
     accounts,
     administrator,
+    binary_log,
     client,
     dumps,
     events,
     examination,
     files,
     options,
+    recovery,
     storage,
     upgrades,
 )
@@ -36,6 +39,7 @@ from cell.engines.mysql.servers import ServerInstallation, find, newest_first
 from cell.engines.mysql.snapshots import Copier
 from cell.engines.mysql.templates import Templates, put
 from cell.engines.storage_use import StorageUse
+from cell.engines.wal_sources import RecoveryTarget
 from cell.layout import Site, write_atomically
 from cell.runtime import engine_files
 from cell.runtime.engine_files import EnginePath
@@ -106,12 +110,19 @@ class MySQLFamily:
         # It is a replica of nobody.
         await asyncio.to_thread(engine_files.remove, site.data / REPLICATION)
         words = self.command(site, server, spec.size, options.DATABASES, site.socket.name)
-        return await self._host.start(site, words, {}, spec.size, mounts=server.mounts)
+        log = await asyncio.to_thread(self._log_options, site, spec)
+        return await self._host.start(site, [*words, *log], {}, spec.size, mounts=server.mounts)
+
+    def _log_options(self, site: Site, spec: Spec) -> Sequence[str]:  # noqa: ARG002 - MariaDB's
+        return options.NO_LOG
 
     def command(
         self, site: Site, server: ServerInstallation, size: Size, databases: str, socket: str
     ) -> list[str]:
-        """What a server is started with, on the folder and the socket of these names."""
+        """What a server is started with, on the folder and the socket of these names.
+
+        Whether it logs what changes has to be added.
+        """
         view = self._host.view(site)
         base = [] if server.is_systems else [f"--basedir={server.base}"]
         return [
@@ -151,7 +162,8 @@ class MySQLFamily:
         if accounts.ends(path, hashes):
             # Nobody comes in and no password can be set until the sessions are gone.
             self.events.hold(site)
-            ended = await self._apply(site, [accounts.LOCK, events.END], ending=True)
+            locking = [accounts.UNLOGGED, accounts.LOCK, events.END]
+            ended = await self._apply(site, locking, ending=True)
         write_atomically(path, content, mode=0o640, gid=-1 if owner is None else owner)
         return await self._apply(site, self._dialect.tenant(ours.username, hashes)) or ended
 
@@ -190,7 +202,7 @@ class MySQLFamily:
         await asyncio.to_thread(self._make_folders, site, server)
         words = self.command(site, server, spec.size, upgrades.DATABASES, upgrades.SOCKET)
         upgrade = upgrades.Upgrade(self._host, self._dialect, server, site, spec)
-        await upgrade.run(words, administrator.login(self._host, site))
+        await upgrade.run([*words, *options.NO_LOG], administrator.login(self._host, site))
 
     async def snapshot(
         self,
@@ -306,8 +318,29 @@ class MySQLFamily:
         engine_files.make_folder(site.data / options.TEMPORARY, self._host.owner(site))
 
 
+class MariaDB(MySQLFamily):
+    """Its binary log is archived, and applied to a backup."""
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host, MARIADB)
+        self.wal = binary_log.BinaryLog(host)
+
+    def _log_options(self, site: Site, spec: Spec) -> Sequence[str]:
+        logs = binary_log.prepare(self._host, site, wanted=spec.continuous_archiving)
+        return binary_log.options(self._host.view(site)) if logs else options.NO_LOG
+
+    async def recover(self, site: Site, source: Path, target: RecoveryTarget) -> None:
+        spec = target.spec
+        await self.restore(site, source)
+        server = self._server(spec)
+        await asyncio.to_thread(self._make_folders, site, server)
+        words = self.command(site, server, spec.size, options.DATABASES, recovery.SOCKET)
+        replay = recovery.Replay(self._host, self._dialect, server, site, spec.size)
+        await replay.run([*words, *options.NO_LOG], source, math.floor(target.at), target.within_s)
+
+
 def mariadb(host: Host) -> MySQLFamily:
-    return MySQLFamily(host, MARIADB)
+    return MariaDB(host)
 
 
 def mysql(host: Host) -> MySQLFamily:

@@ -13,6 +13,7 @@ TEMPORARY = "tmp"
 # Folders that the server cannot write to: an empty one, and one with the library of its dialect.
 NOTHING = "nothing"
 LIBRARIES = "libraries"
+NO_LOG = ("--skip-log-bin",)
 # Must be the same for a template and everything copied from it.
 FILES = ("--innodb-data-file-path=ibdata1:1M:autoextend", "--innodb-autoextend-increment=4")
 TEMPLATE_LOG = "--innodb-log-file-size=4M"
@@ -30,7 +31,7 @@ def for_all(view: EngineFolders, databases: str, socket: str) -> list[str]:
         f"--pid-file={view.run / 'engine.pid'}",
         f"--init-file={view.configuration / 'accounts.sql'}",
         *FILES,
-        *("--skip-networking", "--skip-name-resolve", "--skip-log-bin"),
+        *("--skip-networking", "--skip-name-resolve"),
         # Files are not the owner's business: without the right to, and then not to anywhere.
         *(f"--secure-file-priv={nothing}", "--skip-symbolic-links"),
         *("--character-set-server=utf8mb4", "--default-time-zone=+00:00"),

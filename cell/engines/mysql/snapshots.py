@@ -3,15 +3,17 @@
 import asyncio
 import contextlib
 import sys
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cell.engines.driver import EngineError, Snapshot
-from cell.engines.mysql import administrator, files
+from cell.engines.mysql import administrator, binary_log, files
 from cell.engines.mysql.client import FAILURES, session
 from cell.engines.mysql.dialects import Dialect
 from cell.engines.mysql.options import DATABASES, FILES
 from cell.engines.mysql.servers import ServerInstallation, same_release
+from cell.engines.wal_sources import LogPlace, WalNeed
 from cell.layout import Site
 from cell.runtime import budget, engine_files, pace
 from cell.runtime.confinement import Mount
@@ -40,6 +42,11 @@ UNION ALL SELECT 1 FROM information_schema.TABLES WHERE TABLE_NAME LIKE '%`%' LI
 LEFT_OUT = ("ibtmp", "#innodb_temp", "auto.cnf", "mariadb_backup_", "xtrabackup_", "backup-my.cnf")
 
 
+# By release.
+POSITIONS = ("mariadb_backup_binlog_info", "xtrabackup_binlog_info")
+POSITION_BYTES_MAX = 65_536
+
+
 @dataclass(frozen=True)
 class Copier:
     """Copies the data of one site; what it makes, a server starts with as after a crash at most."""
@@ -55,6 +62,7 @@ class Copier:
         self, server: ServerInstallation, process: Process, target: Path
     ) -> Snapshot:
         """With the server working on, where its own tool for that is installed and may write."""
+        await in_own_thread(self._begin_log_file)
         tool = server.tool(self.dialect.backup_tool) if self.dialect.backup_tool else None
         may_write = self.host.hides_files or self.host.owner(self.site) is None
         if tool is None or not may_write or not same_release(tool, server):
@@ -62,6 +70,17 @@ class Copier:
         if await in_own_thread(self._has_backticks):
             return await self._hold_still(process, target)
         return await self._back_up(server, tool, target)
+
+    def _begin_log_file(self) -> None:
+        """Where the server logs what changes, the log continues the copy within a new file."""
+        if engine_files.find(self.site.data / binary_log.FOLDER) is None:
+            return
+        ours = administrator.login(self.host, self.site)
+        try:
+            with session(self.site.socket, ours.username, ours.password) as cursor:
+                cursor.execute("FLUSH BINARY LOGS")
+        except FAILURES as error:
+            raise EngineError(f"the engine is not responding: {error}") from error
 
     def _has_backticks(self) -> bool:
         ours = administrator.login(self.host, self.site)
@@ -102,9 +121,11 @@ class Copier:
                     timeout_s=BACKUP_TIMEOUT_S,
                     going_on=lambda: _fits(made),
                 )
+                if environment:
+                    place, at = await asyncio.to_thread(_position, made / DATABASES), time.time()
             # A copy of the copy, which is removed.
             with budget.limit(budget.limit_bytes() or sys.maxsize):
-                return await in_own_thread(self._keep, made / DATABASES, target)
+                return await in_own_thread(self._keep, made / DATABASES, target, place, at)
         except LaunchError as error:
             if ended:
                 raise EngineError(
@@ -136,21 +157,23 @@ class Copier:
 
     async def _hold_still(self, process: Process, target: Path) -> Snapshot:
         try:
-            await in_own_thread(self._copy_held, process, target)
+            place = await in_own_thread(self._copy_held, process, target)
         except FAILURES as error:
             raise EngineError(f"the engine could not be locked for a backup: {error}") from error
-        return await in_own_thread(self._finish, target)
+        return await in_own_thread(self._finish, target, place, time.time())
 
-    def _copy_held(self, process: Process, target: Path) -> None:
+    def _copy_held(self, process: Process, target: Path) -> LogPlace | None:
         """Tables without a log are complete first; those with one are then as after a crash."""
         ours = administrator.login(self.host, self.site)
         with session(self.site.socket, ours.username, ours.password) as cursor:
             for statement in self.dialect.hold:
                 cursor.execute(statement)
+            place = binary_log.current(cursor)
             with pace.without_rests(), process.held_still() as is_still:
                 if not is_still:
                     raise EngineError("the engine could not be held still for a backup; try again")
                 self._take(target)
+        return place
 
     def _copy(self, target: Path) -> Snapshot:
         self._take(target)
@@ -160,16 +183,28 @@ class Copier:
         target.mkdir(mode=0o700)
         files.copy(self.site.data / DATABASES, target / DATABASES, LEFT_OUT)
 
-    def _keep(self, made: EnginePath, target: Path) -> Snapshot:
+    def _keep(self, made: EnginePath, target: Path, place: LogPlace | None, at: float) -> Snapshot:
         """Copied once more: what the tool's user could still hold open is not the snapshot."""
         target.mkdir(mode=0o700)
         files.copy(made, target / DATABASES, LEFT_OUT)
-        return self._finish(target)
+        return self._finish(target, place, at)
 
     @staticmethod
-    def _finish(target: Path) -> Snapshot:
+    def _finish(target: Path, place: LogPlace | None = None, at: float = 0.0) -> Snapshot:
+        """The log continues it from the `place` on, if there is one."""
+        if place is not None:
+            binary_log.note(target, place)
         files.settle(target)
-        return files.measure(target)
+        measured = files.measure(target)
+        return measured if place is None else replace(measured, wal=WalNeed(None, at))
+
+
+def _position(made: EnginePath) -> LogPlace | None:
+    """In the log, as the tool notes it; None where the server has none."""
+    for name in POSITIONS:
+        if told := engine_files.read(made / name, POSITION_BYTES_MAX):
+            return binary_log.position(told)
+    return None
 
 
 def _fits(made: EnginePath) -> None:

@@ -61,6 +61,7 @@ from cell.engines.postgres.sources import Source
 from cell.engines.postgres.spare_templates import Spares
 from cell.engines.postgres.taking_over import WalReplay
 from cell.engines.postgres.wal import WalReplication
+from cell.engines.wal_sources import RecoveryTarget
 from cell.layout import Site
 from cell.runtime.engine_files import EnginePath
 from cell.runtime.host import Host
@@ -257,8 +258,8 @@ class PostgreSQL:
         installation = await self.installation(data_folder.major(site) or "", site)
         return dumps.command(self._host, installation, site, login, database)
 
-    async def recover(self, site: Site, source: Path, at: float, within_s: float) -> None:
-        await self.restore(site, source, WalReplay(at, within_s))
+    async def recover(self, site: Site, source: Path, target: RecoveryTarget) -> None:
+        await self.restore(site, source, WalReplay(target.at, target.within_s))
 
     async def restore(self, site: Site, source: Path, replay: WalReplay | None = None) -> None:
         async with replacing.replacing(site) as next_site:

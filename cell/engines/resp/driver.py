@@ -44,7 +44,7 @@ from cell.engines.resp.servers import ServerProgram, redis_servers, valkey_serve
 from cell.engines.resp.storage import Writers
 from cell.engines.resp.upkeep import SLOW_START, Upkeep
 from cell.engines.storage_use import StorageUse
-from cell.engines.wal_sources import WalNeed
+from cell.engines.wal_sources import RecoveryTarget, WalNeed
 from cell.layout import Site, write_atomically
 from cell.runtime import engine_files
 from cell.runtime.confinement import Mount
@@ -256,10 +256,10 @@ class RespFamily:
     async def restore(self, site: Site, source: Path) -> None:
         await in_own_thread(files.restore, self._host, site, source)
 
-    async def recover(self, site: Site, source: Path, at: float, within_s: float) -> None:  # noqa: ARG002 - the contract's
+    async def recover(self, site: Site, source: Path, target: RecoveryTarget) -> None:
         """Its start reads the log, in whatever time that takes."""
         try:
-            await in_own_thread(append_only.add_log, source, math.floor(at))
+            await in_own_thread(append_only.add_log, source, math.floor(target.at))
         except (DamagedError, ValueError) as error:
             raise EngineError(f"the log cannot be added to the backup: {error}") from error
         await self.restore(site, source)

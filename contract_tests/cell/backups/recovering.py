@@ -20,7 +20,7 @@ from contract_tests.cell.rig import Rig, running, until
 from contract_tests.engines.speakers import SPEAKERS
 
 # Engines whose logs note whole seconds.
-OF_SECONDS = {"valkey", "redis"}
+OF_SECONDS = {"valkey", "redis", "mariadb"}
 # To verify each backup would take as long as all the rest.
 FAST = {"wal_look_s": 0.2, "wal_idle_look_s": 1.0, "backup_verify_bytes_max": 1}
 

@@ -9,7 +9,7 @@ from contract_tests.cell.backups.backup_calls import left_beside
 from contract_tests.cell.backups.recovering import Archived, at, cell, now
 from contract_tests.cell.rig import Rig, until
 
-ENGINES = ["valkey", "redis"]
+ENGINES = ["valkey", "redis", "mariadb"]
 
 
 @pytest.fixture(scope="module")
