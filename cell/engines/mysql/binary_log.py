@@ -93,6 +93,27 @@ def _was_ended_in_order(site: Site) -> bool:
     return not flags & _IN_USE
 
 
+def copy_unfinished(site: Site, target: Path) -> None:
+    """Into the copy of a server that was killed: by its log, transactions are ended or undone."""
+    if not _was_ended_in_order(site):
+        engine_files.copy_tree(site.data / FOLDER, _made(target))
+
+
+def put_unfinished(host: Host, site: Site, source: Path) -> None:
+    """Back into a site that has none."""
+    folder, owner = site.data / FOLDER, host.owner(site)
+    engine_files.remove(folder)
+    if (source / FOLDER).is_dir():
+        engine_files.make_folder(folder, owner)
+        for path in sorted((source / FOLDER).iterdir()):
+            engine_files.copy_file(path, folder / path.name, owner)
+
+
+def _made(target: Path) -> Path:
+    (target / FOLDER).mkdir()
+    return target / FOLDER
+
+
 class BinaryLog:
     def __init__(self, host: Host) -> None:
         self._host = host

@@ -227,6 +227,7 @@ class MySQLFamily:
 
     async def restore(self, site: Site, source: Path) -> None:
         await in_own_thread(put, self._host, site, source / options.DATABASES)
+        await in_own_thread(binary_log.put_unfinished, self._host, site, source)
 
     async def examine(self, site: Site, login: Login) -> Contents:  # noqa: ARG002 - the contract's
         ours = administrator.login(self._host, site)

@@ -177,6 +177,7 @@ class Copier:
 
     def _copy(self, target: Path) -> Snapshot:
         self._take(target)
+        binary_log.copy_unfinished(self.site, target)
         return self._finish(target)
 
     def _take(self, target: Path) -> None:

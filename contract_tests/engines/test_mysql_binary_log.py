@@ -1,0 +1,137 @@
+"""MariaDB's binary log: on where it is archived, and kept for as long as a crash needs it."""
+
+import secrets
+from dataclasses import replace
+from pathlib import Path
+
+import pymysql
+import pytest
+from ulid import ULID
+
+from cell.engines.mysql import binary_log, recovery
+from cell.layout import Layout
+from cell.runtime import engine_files
+from contract_tests.engines.conftest import UID, Subject
+from contract_tests.engines.mysql_sessions import on_mariadb, rows
+from contract_tests.engines.test_mysql_snapshots import Writer
+
+
+def restart(subject: Subject, *, archived: bool) -> None:
+    if subject.process is not None:
+        subject.stop()
+    subject.spec = replace(subject.spec, continuous_archiving=archived)
+    subject.start()
+
+
+def logs(subject: Subject) -> bool:
+    return bool(rows(subject, "SELECT @@GLOBAL.log_bin")[0][0])
+
+
+@on_mariadb
+def test_it_is_on_where_it_is_archived_and_gone_where_it_is_not(running: Subject) -> None:
+    assert not logs(running)
+    restart(running, archived=True)
+    assert logs(running)
+    running.speaker.make(running.site, running.login)
+    restart(running, archived=False)
+    assert not logs(running)
+    assert engine_files.find(running.site.data / binary_log.FOLDER) is None
+
+
+@on_mariadb
+def test_after_a_crash_the_data_is_mended_by_it_once_more(
+    running: Subject, layout: Layout, tmp_path: Path
+) -> None:
+    """Else the server refuses to start with a transaction of which only the log knows the end."""
+    restart(running, archived=True)
+    running.speaker.make(running.site, running.login)
+    writer = Writer(running)
+    writer.wait_for(200)
+    running.kill()
+    acknowledged = writer.end()
+    target = tmp_path / "copy"
+    copying = running.driver.snapshot(running.site, None, running.login, target)
+    running.run(copying)
+    restart(running, archived=False)
+    assert logs(running), "it is needed"
+    assert len(running.speaker.read(running.site, running.login)) in range(
+        acknowledged, acknowledged + 2
+    )
+    restart(running, archived=False)
+    assert not logs(running)
+    restored(running, layout, target, acknowledged)
+
+
+def restored(subject: Subject, layout: Layout, target: Path, acknowledged: int) -> None:
+    """Another site starts with what was copied of a server that had been killed."""
+    subject.stop()
+    site = layout.site(f"inst_{ULID()}", UID + 1)
+    other = replace(subject, site=site, process=None)
+    other.site.make(subject.host.owner(other.site))
+    other.accept(subject.login)
+    other.run(other.driver.restore(other.site, target))
+    other.run(other.driver.provision(other.site, other.spec))
+    other.start()
+    assert len(other.speaker.read(other.site, other.login)) >= acknowledged
+    other.stop()
+
+
+@on_mariadb
+def test_what_the_cell_changes_is_not_in_it(running: Subject) -> None:
+    """No hash of a password leaves the instance, and none comes back with a moment."""
+    restart(running, archived=True)
+    running.accept(running.login, running.new_login())
+    running.accept(running.login)
+    rows(running, "CREATE TABLE owned (n INTEGER)")
+    there = binary_log.files(running.site)
+    content = b"".join(engine_files.read(path, 2**24) for path in there.values())
+    assert b"CREATE TABLE owned" in content
+    for secret in (b"global_priv", b"mysql_native_password", b"menagerie_", b"ALTER USER"):
+        assert secret not in content
+
+
+REFUSED = [
+    "SET SESSION sql_log_bin = OFF",
+    "SET SESSION binlog_format = STATEMENT",
+    "SET SESSION binlog_row_image = FULL",
+    "SET SESSION server_id = 2",
+    "SET SESSION gtid_seq_no = 1",
+    "PURGE BINARY LOGS BEFORE NOW()",
+    "FLUSH BINARY LOGS",
+    "RESET MASTER",
+    "SHOW BINARY LOGS",
+    "SHOW BINLOG EVENTS",
+    "BINLOG 'AAAA'",
+    "CHANGE MASTER TO MASTER_HOST = 'x'",
+    "START SLAVE",
+]
+
+
+@on_mariadb
+def test_its_owner_has_no_hold_on_it(running: Subject) -> None:
+    restart(running, archived=True)
+    for statement in REFUSED:
+        with pytest.raises(pymysql.err.OperationalError, match="Access denied"):
+            rows(running, statement)
+
+
+def test_a_log_is_cut_before_the_second_and_after_its_last_whole_event(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    group = [event(10, binary_log.GTID), event(10, 2), event(11, binary_log.GTID), event(11, 2)]
+    content = binary_log.MAGIC + event(9, binary_log.FORMAT) + b"".join(group)
+    torn = event(11, 2, secrets.token_bytes(40))[:-1]
+    for at, kept, is_cut in (
+        (12, len(content), False),
+        (11, len(content) - 58, True),
+        (10, 33, True),
+    ):
+        path.write_bytes(content + torn)
+        assert recovery.cut(path, at) == is_cut
+        assert path.read_bytes() == content[:kept]
+    path.write_bytes(b"")
+    assert not recovery.cut(path, 10)
+
+
+def event(at: int, kind: int, body: bytes = b"0123456789") -> bytes:
+    length = binary_log.EVENT.size + len(body)
+    return binary_log.EVENT.pack(at, kind, 1, length, 0, 0) + body
