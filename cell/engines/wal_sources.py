@@ -84,6 +84,9 @@ class LogSource(Protocol):
     async def release(self, site: Site, before: int) -> None:
         """Those of lower numbers are archived. EngineError where the engine does not answer."""
 
+    async def expire(self, site: Site, after_s: int) -> None:
+        """Files may go so long after they were written, archived or not, until its next start."""
+
 
 @dataclass(frozen=True)
 class RecoveryTarget:

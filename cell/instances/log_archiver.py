@@ -6,6 +6,7 @@ that was in them at it.
 
 import asyncio
 import time
+from typing import Final
 
 from cell.backups import log_pieces
 from cell.engines.wal_sources import LogPlace, LogSource, WalLook
@@ -14,6 +15,11 @@ from cell.instances.hosted import HostedInstance
 from cell.instances.log_reader import LogCursor, LogPiece, LogReader
 from cell.instances.wal_chains import WalChain, new_chain_id
 from cell.runtime.process import Process
+
+# Where nobody archives for so long, as without a cell, files go all the same; and where it has
+# been turned off, after the other.
+EXPIRES_S: Final = 6 * 3600
+TURNED_OFF_S: Final = 60
 
 
 class LogArchiver(ChainArchiver):
@@ -24,6 +30,7 @@ class LogArchiver(ChainArchiver):
         self._source = source
         self._reader = LogReader(instance.site, source, parts.settings.wal_spool_bytes_max)
         self._advanced_at = 0.0
+        self._expires = False
 
     @property
     def _version(self) -> str:
@@ -38,6 +45,9 @@ class LogArchiver(ChainArchiver):
         if self.chain is None:
             self.chain = self._continued() or await self._begun()
         await self._archive()
+        if not self._expires:
+            await self._source.expire(self._instance.site, EXPIRES_S)
+            self._expires = True
         await self._check_in_time(self.chain)
 
     def _continued(self) -> WalChain | None:
@@ -47,6 +57,9 @@ class LogArchiver(ChainArchiver):
         if chain.system_id != self._version:
             self._parts.chains.end(chain, None)
             return None
+        if chain.is_settled:
+            cursor = self._reader.after_rest(LogCursor.parse(chain.log_cursor))
+            chain.log_cursor = str(cursor)
         self._goes_on(chain)
         return chain
 
@@ -118,11 +131,19 @@ class LogArchiver(ChainArchiver):
         if chain is None or chain.ended_at is not None:
             return
         await self._archive()
-        if self._may_finish():
-            self._settled(chain, now)
+        if not self._may_finish():
+            return
+        cursor = LogCursor.parse(chain.log_cursor)
+        piece = await asyncio.to_thread(self._reader.piece, cursor, chain.partial_bytes)
+        # Whole as it is: the file may be gone before anything more is in it.
+        await self._archive_piece(chain, piece.closed())
+        self._settled(chain, now)
 
     async def _let_go(self) -> None:
-        """The files are the engine's, and are what they are without us."""
+        site = self._instance.site
+        if self._runs() and (there := await asyncio.to_thread(self._source.files, site)):
+            await self._source.release(site, max(there))
+            await self._source.expire(site, TURNED_OFF_S)
 
     async def _close(self) -> None:
         await asyncio.to_thread(self._reader.close)

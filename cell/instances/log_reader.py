@@ -1,14 +1,14 @@
 """Reads the log files of an engine in their order, in the pieces that are archived."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from cell.backups.log_pieces import CONTENT_BYTES_MAX
 from cell.engines.wal_sources import LogPlace, LogSource
 from cell.instances.chain_archiver import GapError
 from cell.layout import Site
-from cell.runtime.engine_files import EnginePath, opened
+from cell.runtime.engine_files import EnginePath, find, opened
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,13 @@ class LogPiece:
     is_whole: bool
     after: LogCursor
 
+    def closed(self) -> Self:
+        """Whole, though its file may still grow."""
+        if self.is_whole:
+            return self
+        ends = LogPlace(self.place.file, self.place.offset + len(self.content))
+        return replace(self, is_whole=True, after=LogCursor(ends, self.after.inode))
+
 
 class LogReader:
     """Keeps the file open that it reads, so that it can go when the engine is done with it."""
@@ -60,6 +67,14 @@ class LogReader:
             # It has just gone, as it will have been read to its end.
             return None
 
+    def after_rest(self, cursor: LogCursor) -> LogCursor:
+        """Of an engine that was started anew, once all was archived: the file may be gone."""
+        files = self._source.files(self._site)
+        number = cursor.place.file + 1
+        if cursor.place.file in files or number not in files:
+            return cursor
+        return LogCursor(LogPlace(number, 0))
+
     def piece(self, cursor: LogCursor, archived_bytes: int) -> LogPiece:
         """What there is from the cursor on, of which so much is archived. Raises GapError."""
         # Looked at first: what is not the last one does not grow any more.
@@ -70,7 +85,7 @@ class LogReader:
         size = os.fstat(descriptor).st_size
         if size < offset + archived_bytes:
             raise GapError(f"the end of log file {number} was archived, and is gone")
-        if size - offset > self._waiting_bytes_max:
+        if size - offset + self._later_bytes(files, number) > self._waiting_bytes_max:
             most = self._waiting_bytes_max // 2**20
             raise GapError(f"more than {most} MiB of the log waited for the store of backups")
         content = os.pread(descriptor, min(CONTENT_BYTES_MAX, size - offset), offset)
@@ -82,6 +97,11 @@ class LogReader:
                 raise GapError(f"log file {number + 1} was removed before it was archived")
             after = LogCursor(LogPlace(number + 1, 0))
         return LogPiece(cursor.place, content, is_whole, after)
+
+    @staticmethod
+    def _later_bytes(files: dict[int, EnginePath], number: int) -> int:
+        found = (find(path) for each, path in files.items() if each > number)
+        return sum(each.st_size for each in found if each is not None)
 
     def _open(self, cursor: LogCursor, path: EnginePath | None) -> tuple[int, int]:
         number = cursor.place.file

@@ -7,7 +7,7 @@ import secrets
 import shutil
 import signal
 from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +208,8 @@ def _provisioned(
     site = layout.site(instance_id, UID)
     version = version or driver.versions()[0]
     spec = Spec(engine, version, SIZE, "x.local.localhost", None, None, 86400.0)
+    # What is archived does more: such as MariaDB, which has its binary log then.
+    spec = replace(spec, continuous_archiving=True)
     login = Login(driver.username(1), secrets.token_urlsafe(32))
     made = Subject(driver, SPEAKERS[engine], host, site, spec, loop, login)
     with watched(lambda: [site.log], lambda: {instance_id: host.memory_kills(site)}):

@@ -29,6 +29,7 @@ def logs(subject: Subject) -> bool:
 
 @on_mariadb
 def test_it_is_on_where_it_is_archived_and_gone_where_it_is_not(running: Subject) -> None:
+    restart(running, archived=False)
     assert not logs(running)
     restart(running, archived=True)
     assert logs(running)

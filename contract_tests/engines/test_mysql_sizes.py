@@ -61,8 +61,8 @@ def test_a_server_has_what_its_size_says(running: Subject) -> None:
     wanted = {**MARIADB.changeable(size), **MARIADB.fixed(size)}
     for name, value in wanted.items():
         assert str(rows(running, f"SELECT @@GLOBAL.{name}")[0][0]) == str(value), name
-    durable = "SELECT @@innodb_flush_log_at_trx_commit, @@innodb_doublewrite, @@log_bin"
-    assert rows(running, durable) == [(1, 1, 0)]
+    durable = "SELECT @@innodb_flush_log_at_trx_commit, @@innodb_doublewrite, @@sync_binlog"
+    assert rows(running, durable) == [(1, 1, 1)]
     assert rows(running, "SELECT @@character_set_server, @@time_zone") == [("utf8mb4", "+00:00")]
 
 

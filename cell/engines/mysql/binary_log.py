@@ -1,7 +1,6 @@
 """The binary log of a MariaDB server: all changes in the order of their commits, by the second.
 
-Its files lie beside the data, so that no copy has them, and go an hour after they were written at
-the latest, whether they were archived or not.
+Its files lie beside the data, so that no copy has them, and go once they are archived.
 """
 
 import mmap
@@ -43,10 +42,13 @@ def options(view: EngineFolders) -> list[str]:
         *(f"--log-bin={place}", f"--log-bin-index={place}.index", "--server-id=1"),
         # What a statement did, and not the statement; of a row, what has changed.
         *("--binlog-format=ROW", "--binlog-row-image=MINIMAL", "--binlog-annotate-row-events=OFF"),
+        "--binlog-checksum=CRC32",
+        # An owner's function is logged by what it did.
+        "--log-bin-trust-function-creators=ON",
         # A commit is on disk in the log, by which the data is mended after a power cut.
         "--sync-binlog=1",
-        # So that what is archived can go soon, and what nobody archives as well.
-        *("--max-binlog-size=16M", "--binlog-expire-logs-seconds=3600"),
+        # So that what is archived can go soon. A start removes nothing: it may not be archived yet.
+        *("--max-binlog-size=16M", "--binlog-expire-logs-seconds=0"),
     ]
 
 
@@ -131,6 +133,9 @@ class BinaryLog:
 
     async def release(self, site: Site, before: int) -> None:
         await self._tell(site, f"PURGE BINARY LOGS TO '{FOLDER}.{before:06}'")
+
+    async def expire(self, site: Site, after_s: int) -> None:
+        await self._tell(site, f"SET GLOBAL binlog_expire_logs_seconds = {after_s}")
 
     async def _tell(self, site: Site, statement: str) -> None:
         ours = administrator.login(self._host, site)

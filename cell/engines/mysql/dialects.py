@@ -141,7 +141,11 @@ MARIADB = Dialect(
     fixed=_mariadb_fixed,
     everything=accounts.mariadb_all,
     tenant=accounts.mariadb_tenant,
-    hold=("BACKUP STAGE START", "BACKUP STAGE FLUSH", "BACKUP STAGE BLOCK_COMMIT"),
+    hold=(
+        *("BACKUP STAGE START", "BACKUP STAGE FLUSH", "BACKUP STAGE BLOCK_COMMIT"),
+        # What the binary log says was committed, InnoDB's says on disk as well.
+        "FLUSH LOCAL ENGINE LOGS",
+    ),
     template=(
         # Views on what is switched off in most sizes, in a hundred files.
         "DROP DATABASE IF EXISTS sys",

@@ -6,23 +6,32 @@ is parsed by anybody else, and no statement is told apart from the next by its w
 
 import asyncio
 import mmap
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from cell.backups import log_pieces
 from cell.backups.sealed_objects import DamagedError
 from cell.engines.driver import EngineError, Login
 from cell.engines.mysql import accounts, administrator, binary_log, client, options, private_server
 from cell.engines.mysql.dialects import Dialect
+from cell.engines.mysql.replayed_events import ReplayedEvents
 from cell.engines.mysql.servers import ServerInstallation
 from cell.engines.wal_sources import LogPlace
 from cell.layout import Site, write_atomically
 from cell.runtime import budget, engine_files
+from cell.runtime.engine_files import EnginePath
 from cell.runtime.host import Host
 from cell.runtime.own_threads import in_own_thread
 from cell.runtime.process import Process
 from cell.specification import Size
+
+T = TypeVar("T")
+# Its socket, and who the cell is to it.
+Server: TypeAlias = tuple[EnginePath, str, str]
 
 RELAY = "relay"
 SOCKET = "recovery.sock"
@@ -35,9 +44,7 @@ FROM = (
     f" RELAY_LOG_FILE = '{RELAY}.000001', RELAY_LOG_POS = "
 )
 APPLY = "START SLAVE SQL_THREAD"
-# An event that a replica creates runs at its master only.
-EVENTS = "UPDATE mysql.event SET status = 'ENABLED' WHERE status = 'SLAVESIDE_DISABLED'"
-ENDED = ("STOP SLAVE", EVENTS, accounts.FORGET_MASTER)
+ENDED = ("STOP SLAVE", accounts.FORGET_MASTER)
 
 
 @dataclass(frozen=True)
@@ -51,7 +58,7 @@ class Replay:
     async def run(self, words: list[str], source: Path, at: int, within_s: float) -> None:
         """With the data in place; `words` start a server on it. Raises EngineError."""
         try:
-            end = await in_own_thread(self._receive, source, at)
+            end, events = await in_own_thread(self._receive, source, at)
         except DamagedError as error:
             raise EngineError(f"the binary log cannot be applied: {error}") from error
         ours = administrator.login(self.host, self.site)
@@ -65,8 +72,10 @@ class Replay:
             ):
                 login = (socket, ours.username, ours.password)
                 begins = binary_log.noted(source).offset
+                await asyncio.to_thread(_with_cursor, login, events.begin)
                 await client.tell(*login, [f"{FROM}{begins}", APPLY])
                 await self._until_applied(process, login, end)
+                await asyncio.to_thread(_with_cursor, login, events.end)
                 await client.tell(*login, ENDED)
         except client.FAILURES as error:
             raise EngineError(f"the binary log cannot be applied: {error}") from error
@@ -94,9 +103,9 @@ class Replay:
         gid = -1 if owner is None else owner
         write_atomically(self.site.configuration / STATEMENTS, content, mode=0o640, gid=gid)
 
-    def _receive(self, source: Path, at: int) -> LogPlace:
+    def _receive(self, source: Path, at: int) -> tuple[LogPlace, ReplayedEvents]:
         """Puts the files, cut at the second `at`, where the server reads them; their end."""
-        begins = binary_log.noted(source)
+        begins, events = binary_log.noted(source), ReplayedEvents()
         folder, owner = self.site.data / RELAY, self.host.owner(self.site)
         engine_files.remove(folder)
         engine_files.make_folder(folder, owner)
@@ -105,6 +114,8 @@ class Replay:
         view = self.host.view(self.site).data / RELAY
         for path in log_pieces.join(source / "wal", begins.file).values():
             is_cut = cut(path, at)
+            with mapped(path) as content:
+                events.read(content, 0 if names else begins.offset)
             names.append(f"{RELAY}.{len(names) + 1:06}")
             engine_files.copy_file(path, folder / names[-1], owner)
             end = LogPlace(len(names), path.stat().st_size)
@@ -115,15 +126,13 @@ class Replay:
             raise DamagedError("nothing of it is there")
         index = "".join(f"{view / name}\n" for name in names)
         engine_files.make_file(folder / f"{RELAY}.index", owner, index.encode())
-        return end
+        return end, events
 
-    async def _until_applied(
-        self, process: Process, login: tuple[Any, str, str], end: LogPlace
-    ) -> None:
+    async def _until_applied(self, process: Process, login: Server, end: LogPlace) -> None:
         while True:
             # Whoever deletes the instance does not wait for it.
             budget.spend(0)
-            told = await asyncio.to_thread(_status, *login)
+            told = await asyncio.to_thread(_with_cursor, login, _status)
             if told["Last_SQL_Errno"]:
                 number = told["Last_SQL_Errno"]
                 raise EngineError(
@@ -143,11 +152,15 @@ class Replay:
             engine_files.remove(self.site.data / options.DATABASES / name)
 
 
-def _status(socket: Any, username: str, password: str) -> dict[str, Any]:
-    with client.session(socket, username, password) as cursor:
-        cursor.execute("SHOW SLAVE STATUS")
-        names = [each[0] for each in cursor.description]
-        return dict(zip(names, cursor.fetchone(), strict=True))
+def _with_cursor(login: Server, work: Callable[[Any], T]) -> T:
+    with client.session(*login) as cursor:
+        return work(cursor)
+
+
+def _status(cursor: Any) -> dict[str, Any]:
+    cursor.execute("SHOW SLAVE STATUS")
+    names = [each[0] for each in cursor.description]
+    return dict(zip(names, cursor.fetchone(), strict=True))
 
 
 def cut(path: Path, at: int) -> bool:
@@ -155,17 +168,27 @@ def cut(path: Path, at: int) -> bool:
 
     And what the server was writing when it was killed.
     """
-    with path.open("r+b") as file:
-        end, is_cut = len(binary_log.MAGIC), False
-        if path.stat().st_size > end:
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                end, is_cut = _end(content, at)
-        file.truncate(end)
+    with mapped(path) as content:
+        end, is_cut = _end(content, at)
+    os.truncate(path, end)
     return is_cut
 
 
-def _end(content: mmap.mmap, at: int) -> tuple[int, bool]:
-    end = len(binary_log.MAGIC)
+@contextmanager
+def mapped(path: Path) -> Iterator[mmap.mmap | bytes]:
+    """The content of a file of the cell's own."""
+    if path.stat().st_size == 0:
+        yield b""
+        return
+    with (
+        path.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
+    ):
+        yield content
+
+
+def _end(content: mmap.mmap | bytes, at: int) -> tuple[int, bool]:
+    end = min(len(content), len(binary_log.MAGIC))
     for offset, kind, moment, length in binary_log.events(content):
         budget.go_on()
         # It begins what is committed at once.

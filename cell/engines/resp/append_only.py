@@ -60,6 +60,9 @@ class AppendOnlyFiles:
     async def release(self, site: Site, before: int) -> None:
         """The server removes them itself."""
 
+    async def expire(self, site: Site, after_s: int) -> None:
+        """As above."""
+
 
 def increments(site: Site) -> dict[int, EnginePath]:
     """The files of commands that the server lists, by number and in order."""

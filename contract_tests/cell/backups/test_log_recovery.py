@@ -2,7 +2,9 @@
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
+import pymysql
 import pytest
 
 from contract_tests.cell.backups.backup_calls import left_beside
@@ -50,3 +52,79 @@ def test_any_second_comes_back(archiving_rig: Rig, engine: str) -> None:
     assert left_beside(rig, instance_id) == set()
     rig.action(instance_id, "erase")
     assert one.stored == []
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_another_instance_begins_with_a_second(archiving_rig: Rig, engine: str) -> None:
+    one = Archived.make(archiving_rig, engine=engine)
+    rig = one.rig
+    one.write(1)
+    base = one.base()
+    moment = one.write(2)
+    one.archived_until(one.write(3))
+    source = {"source_backup": f"{one.instance_id}/{base}", "source_at": moment}
+    given = {"engine": engine, "engine_version": one.version}
+    other = Archived(rig, one.version, rig.make(**given, **source), engine)
+    assert other.read() == [1, 2]
+    other.write(9)
+    assert (other.read(), one.read()) == ([1, 2, 9], [1, 2, 3])
+    rig.action(other.instance_id, "erase")
+    rig.action(one.instance_id, "erase")
+
+
+EVENTS = """
+CREATE EVENT plain ON SCHEDULE EVERY 1 DAY DO SELECT 'DISABLE';
+CREATE DEFINER = app@'%' EVENT IF NOT EXISTS `off` ON SCHEDULE EVERY 1 DAY DISABLE DO SELECT 1;
+CREATE EVENT later ON SCHEDULE EVERY 1 DAY COMMENT 'DISABLE' DO SELECT 1;
+ALTER EVENT later DISABLE;
+ALTER EVENT earlier ON SCHEDULE EVERY 2 DAY RENAME TO `re named`;
+ALTER EVENT was_on DISABLE;
+ALTER EVENT was_off ENABLE;
+CREATE EVENT replica ON SCHEDULE EVERY 1 DAY DISABLE ON SLAVE DO SELECT 1
+"""
+KNOWN = """
+CREATE EVENT earlier ON SCHEDULE EVERY 1 DAY DISABLE DO SELECT 1;
+CREATE EVENT was_on ON SCHEDULE EVERY 1 DAY DO SELECT 1;
+CREATE EVENT was_off ON SCHEDULE EVERY 1 DAY DISABLE DO SELECT 1
+"""
+
+
+@pytest.mark.timeout(400)
+def test_what_runs_by_the_clock_is_on_or_off_as_it_was(archiving_rig: Rig) -> None:
+    one = Archived.make(archiving_rig, engine="mariadb")
+    mysql(one, KNOWN)
+    base = one.base()
+    mysql(one, EVENTS)
+    mysql(one, "CREATE FUNCTION twice(n INTEGER) RETURNS INTEGER RETURN 2 * n")
+    mysql(one, "CREATE TABLE plain (n INTEGER) ENGINE=Aria; INSERT INTO plain VALUES (twice(21))")
+    moment = one.write(1)
+    before = mysql(one, STATUSES)
+    one.archived_until(moment)
+    mysql(one, "DROP EVENT plain; DROP FUNCTION twice; DROP TABLE plain")
+    assert one.restored(base, moment) == [1]
+    assert mysql(one, STATUSES) == before
+    assert dict(before)["re named"] == "DISABLED"
+    assert mysql(one, "SELECT twice(n) FROM plain") == [(84,)]
+    assert mysql(one, "SHOW CREATE FUNCTION twice")[0][0] == "twice"
+    one.rig.action(one.instance_id, "erase")
+
+
+STATUSES = "SELECT EVENT_NAME, STATUS FROM information_schema.EVENTS ORDER BY 1"
+
+
+def mysql(one: Archived, statements: str) -> list[tuple[Any, ...]]:
+    """What the last of them answers."""
+    login = one.login
+    with pymysql.connect(
+        unix_socket=str(one.site.socket),
+        user=login.username,
+        password=login.password,
+        database="app",
+        autocommit=True,
+    ) as connection:
+        cursor = connection.cursor()
+        for statement in statements.split(";\n"):
+            for each in statement.split("; "):
+                cursor.execute(each)
+        return list(cursor.fetchall())
