@@ -10,7 +10,7 @@ from typing import Final
 
 from cell.backups import log_pieces
 from cell.engines.wal_sources import LogPlace, LogSource, WalLook
-from cell.instances.chain_archiver import ChainArchiver, WalParts
+from cell.instances.chain_archiver import ChainArchiver, WalParts, spool_of
 from cell.instances.hosted import HostedInstance
 from cell.instances.log_reader import LogCursor, LogPiece, LogReader
 from cell.instances.wal_chains import WalChain, new_chain_id
@@ -28,7 +28,8 @@ class LogArchiver(ChainArchiver):
     ) -> None:
         super().__init__(instance, process, parts)
         self._source = source
-        self._reader = LogReader(instance.site, source, parts.settings.wal_spool_bytes_max)
+        most = parts.settings.wal_spool_bytes_max
+        self._reader = LogReader(instance.site, source, spool_of(instance), most)
         self._advanced_at = 0.0
         self._expires = False
 
@@ -108,17 +109,17 @@ class LogArchiver(ChainArchiver):
                 self._parts.chains.fill(chain, len(content))
                 return True
             return False
-        if content:
+        if piece.is_to_be_put:
             await self._put(chain, str(segment), packed)
             chain.next_segment, chain.partial_bytes = segment.number + 1, 0
         # Only now: whoever is killed before reads it once more, which changes nothing.
         chain.log_cursor = str(piece.after)
         self._parts.chains.save(chain)
-        if content:
+        if piece.is_to_be_put:
             await self._parts.store.remove(chain.instance_id, chain.chain_id, [segment.partial])
         if piece.after.place.file != piece.place.file and self._runs():
             await self._source.release(self._instance.site, piece.after.place.file)
-        return bool(content)
+        return piece.is_to_be_put
 
     def _advance(self, chain: WalChain, at: float, *, has_changed: bool) -> None:
         if has_changed or time.monotonic() - self._advanced_at > self._settings.wal_idle_look_s:
@@ -141,6 +142,7 @@ class LogArchiver(ChainArchiver):
 
     async def _let_go(self) -> None:
         site = self._instance.site
+        await asyncio.to_thread(self._reader.clear)
         if self._runs() and (there := await asyncio.to_thread(self._source.files, site)):
             await self._source.release(site, max(there))
             await self._source.expire(site, TURNED_OFF_S)

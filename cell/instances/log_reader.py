@@ -2,13 +2,14 @@
 
 import os
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Self
 
 from cell.backups.log_pieces import CONTENT_BYTES_MAX
 from cell.engines.wal_sources import LogPlace, LogSource
 from cell.instances.chain_archiver import GapError
 from cell.layout import Site
-from cell.runtime.engine_files import EnginePath, find, opened
+from cell.runtime.engine_files import EnginePath, find, opened, parent_of, remove
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,11 @@ class LogPiece:
     is_whole: bool
     after: LogCursor
 
+    @property
+    def is_to_be_put(self) -> bool:
+        """Each file has a piece at least, by which it is known that there is one: an empty one."""
+        return bool(self.content) or (self.is_whole and not self.place.offset)
+
     def closed(self) -> Self:
         """Whole, though its file may still grow."""
         if self.is_whole:
@@ -45,10 +51,14 @@ class LogPiece:
 
 
 class LogReader:
-    """Keeps the file open that it reads, so that it can go when the engine is done with it."""
+    """Keeps the file that it reads, by a second name in `folder`, which is the cell's.
 
-    def __init__(self, site: Site, source: LogSource, waiting_bytes_max: int) -> None:
+    So an engine may remove it once it is done with it, also while no cell runs.
+    """
+
+    def __init__(self, site: Site, source: LogSource, folder: Path, waiting_bytes_max: int) -> None:
         self._site = site
+        self._folder = folder
         self._source = source
         self._waiting_bytes_max = waiting_bytes_max
         self._number = -1
@@ -107,14 +117,30 @@ class LogReader:
         number = cursor.place.file
         if self._number != number:
             self.close()
-            if path is None:
-                raise GapError(f"log file {number} was removed before it was archived")
-            with opened(path) as descriptor:
-                self._descriptor, self._number = os.dup(descriptor), number
+            kept = self._folder / str(number)
+            if not kept.exists():
+                self._keep(kept, number, path)
+            self._descriptor, self._number = os.open(kept, os.O_RDONLY | os.O_NOFOLLOW), number
         inode = os.fstat(self._descriptor).st_ino
         if cursor.inode not in (0, inode):
             raise GapError(f"log file {number} is another than the one that was archived")
         return self._descriptor, inode
+
+    def _keep(self, kept: Path, number: int, path: EnginePath | None) -> None:
+        """And no other any more."""
+        if path is None:
+            raise GapError(f"log file {number} was removed before it was archived")
+        self.clear()
+        self._folder.mkdir(mode=0o700)
+        with opened(path) as descriptor, parent_of(path) as (folder, name):
+            os.link(name, kept, src_dir_fd=folder, follow_symlinks=False)
+            if kept.lstat().st_ino != os.fstat(descriptor).st_ino:
+                raise GapError(f"log file {number} was replaced while it was looked at")
+
+    def clear(self) -> None:
+        """What is archived is not kept."""
+        self.close()
+        remove(self._folder)
 
     def close(self) -> None:
         descriptor, self._descriptor, self._number = self._descriptor, -1, -1

@@ -89,9 +89,13 @@ class Archived:
         ) as connection:
             yield connection
 
-    def write(self, *numbers: int) -> str:
+    def moment(self, seconds: float) -> float:
+        """As exact as the engine's log notes it."""
+        return round(seconds, 3) if self.engine not in OF_SECONDS else math.floor(seconds)
+
+    def write(self, *numbers: int, login: Login | None = None) -> str:
         """A moment by which they are committed."""
-        self.speaker.write(self.site, self.login, numbers)
+        self.speaker.write(self.site, login or self.login, numbers)
         if self.engine not in OF_SECONDS:
             return now()
         moment = math.floor(time.time()) + 1

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pymysql
@@ -49,7 +50,7 @@ def test_any_second_comes_back(archiving_rig: Rig, engine: str) -> None:
     assert one.read() == [1, 2, 4]
     # Before the first restore, where nothing was written after the moment.
     assert one.restored(first, idle) == [1, 2, 3]
-    assert left_beside(rig, instance_id) == set()
+    assert left_beside(rig, instance_id) <= {"wal"}
     rig.action(instance_id, "erase")
     assert one.stored == []
 
@@ -128,3 +129,50 @@ def mysql(one: Archived, statements: str) -> list[tuple[Any, ...]]:
             for each in statement.split("; "):
                 cursor.execute(each)
         return list(cursor.fetchall())
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_log_is_given_up_where_the_store_stays_away(tmp_path: Path, engine: str) -> None:
+    """The instance works all the time, and its window begins anew once the store is back."""
+    store, away = tmp_path / "store", tmp_path / "away"
+    store.mkdir()
+    given = {"wal_spool_bytes_max": 4 * 2**20, "wal_late_after_s": 2.0}
+    with cell(tmp_path, backup_store_url=store.as_uri(), **given) as rig:
+        one = Archived.make(rig, engine=engine)
+        one.write(1)
+        base = one.base()
+        known = one.archived_until(one.write(2))["newest_at"]
+        store.rename(away)
+        one.write(3)
+        until(lambda: one.archiving["status"] == "late", "that it is late is told")
+        assert "missing" in one.archiving["reason"]
+        for start in range(4, 1_000_000, 100_000):
+            one.speaker.write(one.site, one.login, range(start, start + 100_000))
+        told = until(lambda: one.archiving["gap"], "that the log is given up is told")
+        assert "waited" in told["reason"]
+        away.rename(store)
+        until(lambda: one.archiving["status"] == "archiving", "it is archived again")
+        until(lambda: one.archiving["needs_base"], "a new window waits for a backup")
+        assert one.restored(base, known) == [1, 2], "what was archived before stays"
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(400)
+def test_a_server_without_a_log_is_told_and_has_one_after_a_new_start(archiving_rig: Rig) -> None:
+    """Of MariaDB: the other engines always have one."""
+    one = Archived.make(archiving_rig, engine="mariadb")
+    rig, instance_id = one.rig, one.instance_id
+    rig.action(instance_id, "set-archiving", {"wanted": False})
+    for action in ("pause", "resume"):
+        rig.action(instance_id, action)
+    rig.action(instance_id, "set-archiving", {"wanted": True})
+    until(lambda: "pause and resume" in (one.archiving["reason"] or ""), "what helps is told")
+    for action in ("pause", "resume"):
+        rig.action(instance_id, action)
+    base = one.base()
+    moment = one.write(1)
+    one.archived_until(moment)
+    assert one.restored(base, moment) == [1]
+    rig.action(instance_id, "erase")

@@ -1,5 +1,6 @@
 """Moments come back whatever is killed meanwhile, and exactly what was committed by then."""
 
+import math
 import random
 import subprocess
 import threading
@@ -10,10 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psycopg
+import pymysql
 import pytest
+import redis
 
 from cell.runtime.process import mark_of, strays
-from contract_tests.cell.backups.recovering import Archived, at, cell, now
+from contract_tests.by_day import one_in
+from contract_tests.cell.backups.recovering import Archived, at, cell
 from contract_tests.cell.rig import Rig, until
 
 
@@ -30,18 +34,18 @@ def receivers(one: Archived) -> list[int]:
 
 
 @pytest.mark.timeout(400)
-def test_archiving_goes_on_from_where_a_killed_cell_left_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", one_in(4, ["postgres", "mariadb", "redis", "valkey"]))
+def test_archiving_goes_on_from_where_a_killed_cell_left_it(tmp_path: Path, engine: str) -> None:
     """Nothing that was written while no cell ran is missing, and nothing else runs on."""
     with cell(tmp_path, stop_engines=False) as rig:
-        one = Archived.make(rig)
+        one = Archived.make(rig, engine=engine)
         one.write(1)
         base = one.base()
         login = one.login
-        assert receivers(one)
+        assert bool(receivers(one)) == (engine == "postgres")
         rig.kill()
         until(lambda: not receivers(one), "what receives WAL ends with the cell")
-        one.speaker.write(one.site, login, [2])
-        dead = now()
+        dead = one.write(2, login=login)
         one.speaker.write(one.site, login, [3])
         rig.start()
         rig.status_is(one.instance_id, "running")
@@ -52,10 +56,11 @@ def test_archiving_goes_on_from_where_a_killed_cell_left_it(tmp_path: Path) -> N
 
 @pytest.mark.nightly
 @pytest.mark.timeout(400)
-def test_a_backup_across_a_restart_is_continued(tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ["postgres", "mariadb", "redis", "valkey"])
+def test_a_backup_across_a_restart_is_continued(tmp_path: Path, engine: str) -> None:
     """Of the engine, which was killed, and of the cell."""
     with cell(tmp_path) as rig:
-        one = Archived.make(rig)
+        one = Archived.make(rig, engine=engine)
         one.write(1)
         base = one.base()
         pid = rig.engine_pid(one.instance_id)
@@ -87,7 +92,7 @@ class Writer:
             self.begun[number] = time.time()
             try:
                 self.one.speaker.write(self.one.site, login, [number])
-            except (psycopg.Error, OSError):
+            except (psycopg.Error, pymysql.err.MySQLError, redis.exceptions.RedisError, OSError):
                 time.sleep(0.05)
             else:
                 self.acknowledged[number] = time.time()
@@ -102,11 +107,12 @@ class Writer:
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("seed", range(3))
-def test_exactly_what_was_committed_comes_back(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize("engine", ["postgres", "mariadb", "redis", "valkey"])
+def test_exactly_what_was_committed_comes_back(tmp_path: Path, engine: str, seed: int) -> None:
     chance = random.Random(seed)
     with cell(tmp_path, stop_engines=False, restart_first_s=0.05) as rig:
-        one = Archived.make(rig)
-        base, began = one.base(), time.time()
+        one = Archived.make(rig, engine=engine)
+        base, began = one.base(), time.time() + 1
         writer = Writer(one)
         thread = threading.Thread(target=writer.run)
         thread.start()
@@ -119,14 +125,14 @@ def test_exactly_what_was_committed_comes_back(tmp_path: Path, seed: int) -> Non
         writer.ended.set()
         thread.join()
         until_ = time.time()
-        one.archived_until(at(until_))
+        one.archived_until(at(math.floor(until_)))
         assert one.archiving["gap"] is None
         version = one.version
         for _ in range(5):
-            moment = round(chance.uniform(began, until_), 3)
+            moment = one.moment(chance.uniform(began, until_ - 1))
             source = {"source_backup": f"{one.instance_id}/{base}", "source_at": at(moment)}
-            given = {"engine": "postgres", "engine_version": version}
-            other = Archived(rig, version, rig.make(**given, **source))
+            given = {"engine": engine, "engine_version": version}
+            other = Archived(rig, version, rig.make(**given, **source), engine)
             writer.check(other.read(), moment)
             rig.action(other.instance_id, "erase")
 
