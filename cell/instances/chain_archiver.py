@@ -105,7 +105,7 @@ class ChainArchiver:
         """Whatever is held for reading ends."""
         raise NotImplementedError
 
-    async def _let_go(self) -> None:
+    async def _release(self) -> None:
         """The engine holds nothing back any more, and what waits here is removed.
 
         Raises EngineError where it does not answer.
@@ -151,7 +151,7 @@ class ChainArchiver:
         """The chain ends with what is archived of it; the next one begins in the next turn."""
         await self._close()
         with contextlib.suppress(EngineError):
-            await self._let_go()
+            await self._release()
         if self.chain is not None:
             self._end(self.chain, gap)
         self.chain, self.reason = None, str(gap)
@@ -168,7 +168,7 @@ class ChainArchiver:
         """Its owner does not want it any more; what is archived stays."""
         await self._close()
         chain = self.chain or self._parts.chains.open(self._instance.instance_id)
-        await self._let_go()
+        await self._release()
         if chain is not None:
             self._parts.chains.end(chain, None)
         self.chain = None

@@ -8,7 +8,7 @@ import asyncio
 import time
 from typing import Final
 
-from cell.backups import log_pieces
+from cell.engines import log_pieces
 from cell.engines.wal_sources import LogPlace, LogSource, WalLook
 from cell.instances.chain_archiver import ChainArchiver, WalParts, spool_of
 from cell.instances.hosted import HostedInstance
@@ -140,7 +140,7 @@ class LogArchiver(ChainArchiver):
         await self._archive_piece(chain, piece.closed())
         self._settled(chain, now)
 
-    async def _let_go(self) -> None:
+    async def _release(self) -> None:
         site = self._instance.site
         await asyncio.to_thread(self._reader.clear)
         if self._runs() and (there := await asyncio.to_thread(self._source.files, site)):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from cell.backups.log_pieces import CONTENT_BYTES_MAX
+from cell.engines.log_pieces import CONTENT_BYTES_MAX
 from cell.engines.wal_sources import LogPlace, LogSource
 from cell.instances.chain_archiver import GapError
 from cell.layout import Site

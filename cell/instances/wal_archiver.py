@@ -148,7 +148,7 @@ class WalArchiver(ChainArchiver):
         await super()._put(chain, name, content)
         self.spool.was_put(name)
 
-    async def _let_go(self) -> None:
+    async def _release(self) -> None:
         self._pending = []
         try:
             await self._source.close(self._instance.site)

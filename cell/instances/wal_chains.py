@@ -12,10 +12,10 @@ from typing import Final
 
 from ulid import ULID
 
-from cell.backups.log_pieces import TIMELINE
 from cell.backups.manifest import WalStart
 from cell.backups.wal_names import SEGMENT_BYTES, Segment
 from cell.database import Database
+from cell.engines.log_pieces import TIMELINE
 from cell.engines.wal_sources import WalLook
 
 _COLUMNS: Final = (

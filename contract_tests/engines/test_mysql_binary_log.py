@@ -8,7 +8,7 @@ import pymysql
 import pytest
 from ulid import ULID
 
-from cell.engines.mysql import binary_log, recovery
+from cell.engines.mysql import binary_log, log_replay
 from cell.layout import Layout
 from cell.runtime import engine_files
 from contract_tests.engines.conftest import UID, Subject
@@ -119,7 +119,7 @@ def test_its_owner_has_no_hold_on_it(running: Subject) -> None:
 def test_a_log_is_cut_before_the_second_and_after_its_last_whole_event(tmp_path: Path) -> None:
     path = tmp_path / "log"
     group = [event(10, binary_log.GTID), event(10, 2), event(11, binary_log.GTID), event(11, 2)]
-    content = binary_log.MAGIC + event(9, binary_log.FORMAT) + b"".join(group)
+    content = binary_log.MAGIC + event(9, 15) + b"".join(group)
     torn = event(11, 2, secrets.token_bytes(40))[:-1]
     for at, kept, is_cut in (
         (12, len(content), False),
@@ -127,10 +127,10 @@ def test_a_log_is_cut_before_the_second_and_after_its_last_whole_event(tmp_path:
         (10, 33, True),
     ):
         path.write_bytes(content + torn)
-        assert recovery.cut(path, at) == is_cut
+        assert log_replay.cut(path, at) == is_cut
         assert path.read_bytes() == content[:kept]
     path.write_bytes(b"")
-    assert not recovery.cut(path, 10)
+    assert not log_replay.cut(path, 10)
 
 
 def event(at: int, kind: int, body: bytes = b"0123456789") -> bytes:

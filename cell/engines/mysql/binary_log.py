@@ -25,7 +25,7 @@ POSITION: Final = "log-position"
 MAGIC: Final = b"\xfebin"
 # Of an event: when, its kind, whose, its length, where it ends in its file, flags.
 EVENT: Final = struct.Struct("<IBIIIH")
-FORMAT, GTID = 15, 162
+GTID: Final = 162
 _IN_USE: Final = 1
 _FILE: Final = re.compile(rf"{FOLDER}\.(\d{{6,10}})", re.ASCII)
 _TOLD: Final = re.compile(rb"binlog\.(\d{6,10})\t(\d{1,12})\t[^\n]*\n?", re.ASCII)

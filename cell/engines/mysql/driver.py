@@ -28,8 +28,8 @@ from cell.engines.mysql import (
     events,
     examination,
     files,
+    log_replay,
     options,
-    recovery,
     storage,
     upgrades,
 )
@@ -335,8 +335,8 @@ class MariaDB(MySQLFamily):
         await self.restore(site, source)
         server = self._server(spec)
         await asyncio.to_thread(self._make_folders, site, server)
-        words = self.command(site, server, spec.size, options.DATABASES, recovery.SOCKET)
-        replay = recovery.Replay(self._host, self._dialect, server, site, spec.size)
+        words = self.command(site, server, spec.size, options.DATABASES, log_replay.SOCKET)
+        replay = log_replay.LogReplay(self._host, self._dialect, server, site, spec.size)
         await replay.run([*words, *options.NO_LOG], source, math.floor(target.at), target.within_s)
 
 

@@ -59,7 +59,6 @@ from cell.engines.postgres.connections import (
 from cell.engines.postgres.installation import SECRET, Installation, Installations
 from cell.engines.postgres.sources import Source
 from cell.engines.postgres.spare_templates import Spares
-from cell.engines.postgres.taking_over import WalReplay
 from cell.engines.postgres.wal import WalReplication
 from cell.engines.wal_sources import RecoveryTarget
 from cell.layout import Site
@@ -259,17 +258,17 @@ class PostgreSQL:
         return dumps.command(self._host, installation, site, login, database)
 
     async def recover(self, site: Site, source: Path, target: RecoveryTarget) -> None:
-        await self.restore(site, source, WalReplay(target.at, target.within_s))
+        await self.restore(site, source, target)
 
-    async def restore(self, site: Site, source: Path, replay: WalReplay | None = None) -> None:
+    async def restore(self, site: Site, source: Path, target: RecoveryTarget | None = None) -> None:
         async with replacing.replacing(site) as next_site:
             await in_own_thread(self._unpack, source, site)
-            if replay is not None:
+            if target is not None:
                 given = (source / taking_over.WAL, next_site.data, self._host.owner(site))
                 await in_own_thread(taking_over.add_wal, *given)
             installation = await self.installation(data_folder.major(next_site) or "", site)
             whose = (self._host, self._family, installation, site, next_site)
-            await taking_over.take_over(*whose, self.superuser(site), replay)
+            await taking_over.take_over(*whose, self.superuser(site), target)
         (site.directory / FRESH).unlink(missing_ok=True)
 
     async def check_files(self, site: Site) -> None:

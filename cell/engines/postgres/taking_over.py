@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from cell.engines.postgres import connections, leftovers, roles, scram, server, 
 from cell.engines.postgres.configuration import Family
 from cell.engines.postgres.installation import Installation
 from cell.engines.postgres.server import NothingLaterError
+from cell.engines.wal_sources import RecoveryTarget
 from cell.layout import Site
 from cell.runtime import engine_files
 from cell.runtime.engine_files import EnginePath
@@ -21,24 +21,17 @@ LOG_FOLDER = "pg_wal"
 WAL = "wal"
 
 
-@dataclass(frozen=True)
-class WalReplay:
-    """Up to which moment (unix seconds) the WAL of a cluster is replayed, and how long at most."""
-
-    at: float
-    within_s: float
-
-    def options(self, *, to_the_end: bool = False) -> tuple[str, ...]:
-        """Settings of the server that recovers. All WAL it needs lies with its data."""
-        found = (
-            *("restore_command=false", "recovery_target_timeline=current", "hot_standby=off"),
-            # What was replayed is removed, and takes none of the instance's storage.
-            "wal_recycle=off",
-        )
-        if to_the_end:
-            return found
-        moment = datetime.fromtimestamp(self.at, UTC).isoformat(sep=" ", timespec="microseconds")
-        return (*found, f"recovery_target_time={moment}", "recovery_target_action=promote")
+def _options(target: RecoveryTarget, *, to_the_end: bool = False) -> tuple[str, ...]:
+    """Settings of the server that recovers. All WAL it needs lies with its data."""
+    found = (
+        *("restore_command=false", "recovery_target_timeline=current", "hot_standby=off"),
+        # What was replayed is removed, and takes none of the instance's storage.
+        "wal_recycle=off",
+    )
+    if to_the_end:
+        return found
+    moment = datetime.fromtimestamp(target.at, UTC).isoformat(sep=" ", timespec="microseconds")
+    return (*found, f"recovery_target_time={moment}", "recovery_target_action=promote")
 
 
 async def take_over(
@@ -48,13 +41,13 @@ async def take_over(
     site: Site,
     next_site: Site,
     superuser: Login,
-    replay: WalReplay | None = None,
+    target: RecoveryTarget | None = None,
 ) -> None:
     """The superuser gets this instance's password; no credential of the data's past works."""
     verifier = scram.verifier(superuser.password)
     opened = server.private(host, family, installation, next_site, site.log)
-    if replay is not None:
-        opened = _recovered(host, family, installation, site, next_site, replay)
+    if target is not None:
+        opened = _recovered(host, family, installation, site, next_site, target)
     async with opened as folder, connections.administration(folder, server.SELF) as connection:
         await connection.execute(wal.DROP.encode(), (wal.SLOTS, ""))
         await roles.set_password(connection, verifier)
@@ -69,7 +62,7 @@ async def _recovered(
     installation: Installation,
     site: Site,
     next_site: Site,
-    replay: WalReplay,
+    target: RecoveryTarget,
 ) -> AsyncIterator[EnginePath]:
     """As `server.private`, of a server that has replayed its WAL and takes writes.
 
@@ -79,12 +72,12 @@ async def _recovered(
     given = (host, family, installation, next_site, site.log)
     async with contextlib.AsyncExitStack() as stack:
         try:
-            options = replay.options()
-            opened = server.private(*given, recovery=options, within_s=replay.within_s)
+            options = _options(target)
+            opened = server.private(*given, recovery=options, within_s=target.within_s)
             folder = await stack.enter_async_context(opened)
         except NothingLaterError:
-            options = replay.options(to_the_end=True)
-            opened = server.private(*given, recovery=options, within_s=replay.within_s)
+            options = _options(target, to_the_end=True)
+            opened = server.private(*given, recovery=options, within_s=target.within_s)
             folder = await stack.enter_async_context(opened)
         yield folder
 

@@ -11,8 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Final
 
-from cell.backups import log_pieces
-from cell.backups.sealed_objects import DamagedError
+from cell.engines import log_pieces
 from cell.engines.driver import EngineError
 from cell.engines.resp.configuration import LOG, LOG_DIRECTORY, TIMESTAMPS
 from cell.engines.resp.connection import RefusalError, RespConnection
@@ -87,11 +86,14 @@ def add_log(source: Path, at: int) -> None:
     """To the copy of a base, the archived files in its folder `wal`, up to the second `at`."""
     bases = [found for path in source.iterdir() if (found := _BASE.fullmatch(path.name))]
     if len(bases) != 1:
-        raise DamagedError("the backup does not have one base")
+        raise EngineError("the backup does not have one base")
     number = int(bases[0][1])
     lines = [f"file {bases[0][0]} seq {number} type b"]
     for increment, path in sorted(log_pieces.join(source / "wal", number).items()):
-        is_cut = cut(path, at)
+        try:
+            is_cut = cut(path, at)
+        except ValueError as error:
+            raise EngineError(f"append-only file {increment} cannot be read") from error
         path.rename(source / f"{LOG}.{increment}.incr.aof")
         lines.append(f"file {LOG}.{increment}.incr.aof seq {increment} type i")
         if is_cut:

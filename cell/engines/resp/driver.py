@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
-from cell.backups.sealed_objects import DamagedError
 from cell.engines.driver import (
     Contents,
     EngineError,
@@ -258,10 +257,7 @@ class RespFamily:
 
     async def recover(self, site: Site, source: Path, target: RecoveryTarget) -> None:
         """Its start reads the log, in whatever time that takes."""
-        try:
-            await in_own_thread(append_only.add_log, source, math.floor(target.at))
-        except (DamagedError, ValueError) as error:
-            raise EngineError(f"the log cannot be added to the backup: {error}") from error
+        await in_own_thread(append_only.add_log, source, math.floor(target.at))
         await self.restore(site, source)
 
     async def examine(self, site: Site, login: Login) -> Contents:  # noqa: ARG002 - the contract's

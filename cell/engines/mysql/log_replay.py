@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from cell.backups import log_pieces
-from cell.backups.sealed_objects import DamagedError
+from cell.engines import log_pieces
 from cell.engines.driver import EngineError, Login
 from cell.engines.mysql import accounts, administrator, binary_log, client, options, private_server
 from cell.engines.mysql.dialects import Dialect
@@ -48,7 +47,7 @@ ENDED = ("STOP SLAVE", accounts.FORGET_MASTER)
 
 
 @dataclass(frozen=True)
-class Replay:
+class LogReplay:
     host: Host
     dialect: Dialect
     server: ServerInstallation
@@ -57,10 +56,7 @@ class Replay:
 
     async def run(self, words: list[str], source: Path, at: int, within_s: float) -> None:
         """With the data in place; `words` start a server on it. Raises EngineError."""
-        try:
-            end, events = await in_own_thread(self._receive, source, at)
-        except DamagedError as error:
-            raise EngineError(f"the binary log cannot be applied: {error}") from error
+        end, events = await in_own_thread(self._receive, source, at)
         ours = administrator.login(self.host, self.site)
         self._write_statements(ours)
         socket = self.site.run / SOCKET
@@ -123,7 +119,7 @@ class Replay:
             if is_cut:
                 break
         if not names:
-            raise DamagedError("nothing of it is there")
+            raise EngineError("nothing of the binary log is there")
         index = "".join(f"{view / name}\n" for name in names)
         engine_files.make_file(folder / f"{RELAY}.index", owner, index.encode())
         return end, events

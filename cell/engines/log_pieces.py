@@ -7,15 +7,14 @@ import struct
 from pathlib import Path
 from typing import Final
 
-from cell.backups.sealed_objects import DamagedError
-from cell.backups.wal_names import SEGMENT_BYTES
+from cell.engines.driver import EngineError
 from cell.engines.wal_sources import LogPlace
 from cell.runtime import budget
 
 TIMELINE: Final = 0
 """Of the names of pieces; no server's WAL has it."""
 _HEADER: Final = struct.Struct(">QQ")
-CONTENT_BYTES_MAX: Final = SEGMENT_BYTES - _HEADER.size
+CONTENT_BYTES_MAX: Final = 16 * 2**20 - _HEADER.size
 
 
 def pack(place: LogPlace, content: bytes) -> bytes:
@@ -25,7 +24,7 @@ def pack(place: LogPlace, content: bytes) -> bytes:
 def join(folder: Path, first: int) -> dict[int, Path]:
     """The log files that the pieces in `folder` are of, from the first on, by their numbers.
 
-    They take the place of the pieces. DamagedError where something is missing.
+    They take the place of the pieces. EngineError where something is missing.
     """
     found: dict[int, Path] = {}
     for piece in sorted(folder.iterdir()):
@@ -33,7 +32,7 @@ def join(folder: Path, first: int) -> dict[int, Path]:
             number, offset = _HEADER.unpack(reading.read(_HEADER.size))
             if number >= first:
                 if number not in (max(found, default=first), max(found, default=first - 1) + 1):
-                    raise DamagedError(f"the log file before {number} is missing")
+                    raise EngineError(f"the log file before {number} is missing")
                 found[number] = folder / f"file-{number}"
                 _write(found[number], offset, reading.read())
         piece.unlink()
@@ -45,7 +44,7 @@ def _write(path: Path, offset: int, content: bytes) -> None:
     budget.go_on()
     size = path.stat().st_size if path.exists() else 0
     if offset > size:
-        raise DamagedError(f"bytes {size} to {offset} of a log file are missing")
+        raise EngineError(f"bytes {size} to {offset} of a log file are missing")
     with path.open("r+b" if path.exists() else "xb") as writing:
         writing.seek(offset)
         writing.write(content)
