@@ -43,6 +43,8 @@ def options(view: EngineFolders) -> list[str]:
         # What a statement did, and not the statement; of a row, what has changed.
         *("--binlog-format=ROW", "--binlog-row-image=MINIMAL", "--binlog-annotate-row-events=OFF"),
         "--binlog-checksum=CRC32",
+        # By the time in it a moment is found: a session that could set its own would hide the rest.
+        "--secure-timestamp=SUPER",
         # An owner's function is logged by what it did.
         "--log-bin-trust-function-creators=ON",
         # A commit is on disk in the log, by which the data is mended after a power cut.

@@ -111,6 +111,24 @@ def test_what_runs_by_the_clock_is_on_or_off_as_it_was(archiving_rig: Rig) -> No
     one.rig.action(one.instance_id, "erase")
 
 
+@pytest.mark.timeout(400)
+def test_rows_that_a_backup_does_not_have_keep_nothing_else_from_coming_back(
+    archiving_rig: Rig,
+) -> None:
+    """Tables of MEMORY are empty in it."""
+    one = Archived.make(archiving_rig, engine="mariadb")
+    mysql(one, "CREATE TABLE passing (n INTEGER PRIMARY KEY) ENGINE=MEMORY")
+    mysql(one, "INSERT INTO passing VALUES (1), (2), (3)")
+    base = one.base()
+    mysql(one, "UPDATE passing SET n = 7 WHERE n = 1; DELETE FROM passing WHERE n = 2")
+    moment = one.write(1, 2)
+    one.archived_until(moment)
+    assert one.restored(base, moment) == [1, 2]
+    told = one.site.log.read_text()
+    assert "rows that were to be changed were not there" in told
+    one.rig.action(one.instance_id, "erase")
+
+
 STATUSES = "SELECT EVENT_NAME, STATUS FROM information_schema.EVENTS ORDER BY 1"
 
 
