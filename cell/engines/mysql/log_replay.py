@@ -98,6 +98,10 @@ class LogReplay:
             # Not as the server that wrote it: it would pass over what is its own.
             *("--server-id=2", f"--relay-log={place}", f"--relay-log-index={place}.index"),
             f"--init-file={view.configuration / STATEMENTS}",
+            # What a session may have chosen for itself, and the log does not say.
+            *("--innodb-strict-mode=OFF", "--system-versioning-alter-history=KEEP"),
+            # A transaction of any length.
+            *("--slave-max-allowed-packet=1G", "--slave-sql-verify-checksum=ON"),
         ]
 
     def _write_statements(self, ours: Login) -> None:
