@@ -108,7 +108,7 @@ def value(asked: redis.Redis, key: bytes) -> Any:
     if kind == b"set":
         return asked.smembers(key)
     if kind == b"hash":
-        return asked.hgetall(key)
+        return asked.hgetall(key.decode())
     if kind == b"stream":
         return asked.xrange(key), asked.xpending(key, "group")
     return asked.dump(key)
