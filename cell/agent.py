@@ -128,7 +128,7 @@ class Cell:
 
     def _make_migrations(self, sealer: Sealer) -> Migrations:
         records = MigrationRecords(self.database, sealer)
-        runs = MigrationRuns(self.settings, self.supervisor, records)
+        runs = MigrationRuns(self.settings, self.supervisor, self.verifier, self.restores, records)
         return Migrations(self.supervisor, records, runs)
 
     def _open_data(self, uids: Uids, recoveries: WalRecoveries) -> None:

@@ -231,6 +231,23 @@ class DumpsToFile(Protocol):
 
 
 @runtime_checkable
+class BeginsWithFile(Protocol):
+    """A driver whose engine can begin with a file of its kind that comes from elsewhere."""
+
+    file_format: str
+    """What migrations call such a file."""
+
+    def recognize(self, head: bytes) -> str | None:
+        """By its first kilobyte: what wrote it, as far as it says; None if it is another file."""
+
+    def prepare_file(self, file: Path, folder: Path, *, trusted: bool) -> None:
+        """In a thread. Makes the new folder `folder`, as of a snapshot, of a file that goes.
+
+        Of one that is not trusted, the engine checks all that it reads.
+        """
+
+
+@runtime_checkable
 class HasExtensions(Protocol):
     """A driver whose engine's owners may add to it what its installation has."""
 

@@ -38,6 +38,8 @@ from cell.runtime.process import LaunchError, Process
 from cell.specification import Size, Spec
 
 DATABASE = "database.duckdb"
+# In a database file, after the checksum of its first block; the version of the format follows.
+MAGIC_AT, MAGIC = 8, b"DUCK"
 USERNAME = "app"
 SPILLED = "temp"
 # What the kernel keeps for the process, and what it maps of files, count against the size as well.
@@ -75,6 +77,7 @@ class DuckDB:
     # that fills its storage, the file may get twice as long.
     ceiling_share = 1.6
     dump_suffix = "duckdb"
+    file_format = "duckdb"
     missing = EngineRefusal(
         "the package duckdb is not installed with Menagerie",
         "run `make install` in Menagerie's folder on the cell's machine",
@@ -199,6 +202,17 @@ class DuckDB:
         except LaunchError as error:
             raise EngineError("the engine could not put the dump into one file") from error
         await in_own_thread(_take_over, EnginePath(scratch), folder)
+
+    def recognize(self, head: bytes) -> str | None:
+        if head[MAGIC_AT : MAGIC_AT + len(MAGIC)] != MAGIC:
+            return None
+        version = int.from_bytes(head[MAGIC_AT + 4 : MAGIC_AT + 12], "little")
+        return f"storage version {version}"
+
+    def prepare_file(self, file: Path, folder: Path, *, trusted: bool) -> None:  # noqa: ARG002 - the contract's
+        """The engine checks each block by its checksum in any case."""
+        folder.mkdir(mode=0o700)
+        file.rename(folder / DATABASE)
 
     async def restore(self, site: Site, source: Path) -> None:
         await in_own_thread(_restore, self._host, site, source)

@@ -1,13 +1,14 @@
 """An instance gets the data of one of its backups, or keeps what it has."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import structlog
 
 from cell.backups.manifest import BackupName, Manifest
 from cell.backups.repository import Repository
 from cell.backups.sealed_objects import DamagedError
-from cell.engines.driver import EngineError
+from cell.engines.driver import EngineError, Login
 from cell.engines.wal_sources import ArchivesWal, RecoveryTarget
 from cell.instances import bounds, replaced_data
 from cell.instances.backups import RETRY_AFTER, InstanceBackups, told
@@ -113,6 +114,20 @@ class Restores:
         finally:
             await in_own_thread(replaced_data.clear, instance.site)
 
+    def login(self, instance: HostedInstance) -> Login:
+        """Of its owner, by which data is looked at."""
+        return self._supervisor.login(instance)
+
+    async def put(self, instance: HostedInstance, folder: Path) -> None:
+        """A copy in the form of a snapshot becomes the data. Unavailable where it does not."""
+        slot = CopySlot(self._supervisor.pools.copies, self._supervisor.host, instance)
+        async with instance.backups_lock, locked_in_turn(instance, slot):
+            instance.refuse_gone("migrate into")
+            try:
+                await self._replace(instance, slot, _Target(None, None, folder))
+            finally:
+                await in_own_thread(replaced_data.clear, instance.site)
+
     async def _replace(self, instance: HostedInstance, slot: CopySlot, target: "_Target") -> None:
         """With the lock held. What is tried takes the place only once it has taken a login."""
         site = instance.site
@@ -176,10 +191,14 @@ class Restores:
 
 @dataclass(frozen=True)
 class _Target:
-    """The moment that a backup is recovered to with its WAL; None: that of the backup."""
+    """The moment that a backup is recovered to with its WAL; None: that of the backup.
+
+    Or other data, in the folder `given`.
+    """
 
     at: float | None
     plan: WalPlan | None
+    given: Path | None = None
 
     def within_s(self, settings: CellSettings) -> float:
         return settings.upgrade_timeout_s if self.at is None else settings.recovery_timeout_s
@@ -187,7 +206,7 @@ class _Target:
     async def give(self, instance: HostedInstance, settings: CellSettings) -> None:
         """What was unpacked becomes the data."""
         site, driver = instance.site, instance.driver
-        folder = site.directory / UNPACKED
+        folder = self.given or site.directory / UNPACKED
         if self.at is None or not isinstance(driver, ArchivesWal):
             await driver.restore(site, folder)
         else:

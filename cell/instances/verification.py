@@ -11,6 +11,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from pathlib import Path
 
 import structlog
 from ulid import ULID
@@ -134,6 +135,25 @@ class Verifier:
                     raise
                 log.warning("cell.backup_not_read", instance_id=made.instance_id, reason=str(error))
                 return for_owner(str(error))[:NOTICE_CHARACTERS]
+
+    async def contents_of(self, source: HostedInstance, folder: Path) -> Contents:
+        """What an engine of the instance's size reads in a copy that is none of a backup's.
+
+        Raises EngineError where it does not start with it, or cannot read all.
+        """
+        async with self._scratch(source) as scratch:
+            driver, site = scratch.driver, scratch.site
+            limits = (scratch.ceiling_bytes, self._settings.backup_verify_timeout_s)
+            slot = CopySlot(self._pools.copies, self._host, scratch)
+            async with (
+                bounds.in_turn_unlocked(source, slot),
+                bounds.bounded(self._host, scratch, VERIFIED, *limits),
+            ):
+                site.make(self._host.owner(site))
+                with budget.limit(scratch.ceiling_bytes):
+                    await driver.restore(site, folder)
+                await self._begin(scratch)
+                return await driver.examine(site, scratch.login)
 
     async def _begin(self, scratch: ScratchInstance) -> None:
         """Returns when the login works."""

@@ -17,12 +17,18 @@ from specserver import Conflict, NotFound
 
 log = structlog.get_logger("cell.migrations")
 
-FORMATS = {"postgres": {"postgres_custom", "postgres_plain", "postgres_directory"}}
+FORMATS = {
+    "postgres": {"postgres_custom", "postgres_plain", "postgres_directory"},
+    "redis": {"rdb"},
+    "valkey": {"rdb"},
+    "duckdb": {"duckdb"},
+}
 """By engine that takes migrations: the files that it takes."""
 END_WITHIN_S = 15.0
 TAKEN = (
     "PostgreSQL takes dumps of pg_dump (custom format, plain SQL, a tar archive of the directory "
-    "format) and running PostgreSQL servers"
+    "format) and running PostgreSQL servers; Redis and Valkey take RDB files, DuckDB takes "
+    "database files"
 )
 
 
@@ -179,5 +185,7 @@ def _check(instance: HostedInstance, made: Migration) -> None:
         raise Conflict(f"{instance.driver.engine} takes no migrations; {TAKEN}")
     if made.format is not None and made.format not in formats:
         raise Conflict(f"{instance.driver.engine} takes no {made.format}; {TAKEN}")
+    if made.kind == "connection" and instance.driver.engine != "postgres":
+        raise Conflict(f"{instance.driver.engine} takes files only; {TAKEN}")
     if made.mode == "copy_and_sync" and made.kind == "upload":
         raise Conflict("a file has no changes to sync; use the mode copy")

@@ -1,10 +1,11 @@
 """What is found before anything is changed, and how both sides differ: bounded texts."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from cell.instances.hosted import HostedInstance
 from cell.timestamps import moment
 
 Severity = Literal["info", "warning", "blocking"]
@@ -12,6 +13,7 @@ COUNT_MAX = 2**53 - 1
 SECONDS_MAX = 10**9
 FINDINGS_MAX = 200
 TEXT_CHARACTERS_MAX = 500
+NEARLY_FULL = 0.8
 ORDER = {"blocking": 0, "warning": 1, "info": 2}
 
 
@@ -55,6 +57,18 @@ class PreflightReport:
             },
             "findings": [each.told() for each in ordered[:FINDINGS_MAX]],
         }
+
+
+def sizes(size_bytes: int, instance: HostedInstance) -> Iterator[PreflightFinding]:
+    """Whether the instance has room for so much."""
+    room_bytes = instance.record.spec.size.storage_bytes
+    told = f"the source has {size_bytes} bytes, and the storage of the instance is {room_bytes}"
+    if size_bytes > room_bytes:
+        remedy = "choose more storage or a larger size (resize)"
+        yield PreflightFinding("blocking", "too_large", told, remedy)
+    elif size_bytes > NEARLY_FULL * room_bytes:
+        remedy = "choose more storage before, so that the instance has room to work"
+        yield PreflightFinding("warning", "nearly_full", told, remedy)
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,18 @@ from typing import Any
 
 import structlog
 
-from cell.engines.driver import EngineError
+from cell.engines.driver import BeginsWithFile, EngineError
 from cell.engines.postgres.driver import PostgreSQL
 from cell.instances import login_checks
 from cell.instances.hosted import HostedInstance
 from cell.instances.pools import owner_of
 from cell.instances.reasons import for_owner
+from cell.instances.restores import Restores
 from cell.instances.supervisor import Supervisor
+from cell.instances.verification import Verifier
 from cell.migrations import spool
 from cell.migrations.errors import MigrationError, NotCaughtUpError
+from cell.migrations.files import FileMigration
 from cell.migrations.postgres.migration import ConnectionMigration, UploadMigration
 from cell.migrations.postgres.sync import SyncMigration
 from cell.migrations.postgres.target import PostgresTarget
@@ -42,7 +45,7 @@ ENGINES_MAX = 20
 FOLLOWS = ("syncing", "cutting_over", "verifying")
 FULL = "the storage of the instance was full; choose more storage or a larger size (resize)"
 FAILURES = (MigrationError, ConfinedToolError, EngineError, OSError, Unavailable)
-Engine = UploadMigration | ConnectionMigration | SyncMigration
+Engine = UploadMigration | ConnectionMigration | SyncMigration | FileMigration
 
 
 class MigrationRun:
@@ -53,10 +56,17 @@ class MigrationRun:
 
 class MigrationRuns:
     def __init__(
-        self, settings: CellSettings, supervisor: Supervisor, records: MigrationRecords
+        self,
+        settings: CellSettings,
+        supervisor: Supervisor,
+        verifier: Verifier,
+        restores: Restores,
+        records: MigrationRecords,
     ) -> None:
         self._settings = settings
         self._supervisor = supervisor
+        self._verifier = verifier
+        self._restores = restores
         self._records = records
         self._runs: dict[str, MigrationRun] = {}
 
@@ -256,6 +266,9 @@ class MigrationRuns:
 
     async def _engine(self, instance: HostedInstance, record: Migration) -> Engine:
         driver = instance.driver
+        work = MigrationWork(self._settings, instance, record, partial(self._records.save, record))
+        if isinstance(driver, BeginsWithFile) and record.kind == "upload":
+            return FileMigration(work, driver, self._verifier, self._restores)
         if not isinstance(driver, PostgreSQL):
             raise MigrationError(f"{driver.engine} takes no migrations")
         # The source's code runs in sessions of the tools, and can change the password of theirs.
@@ -266,7 +279,6 @@ class MigrationRuns:
             await driver.installation(version, instance.site),
             f"migration_{record.suffix}",
         )
-        work = MigrationWork(self._settings, instance, record, partial(self._records.save, record))
         if record.kind == "upload":
             return UploadMigration(work, target)
         uri = self._records.source(record)

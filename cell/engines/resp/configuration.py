@@ -90,8 +90,8 @@ class RespLimits:
         ]
 
 
-def configuration(view: EngineFolders, limits: RespLimits) -> str:
-    """The file's content."""
+def configuration(view: EngineFolders, limits: RespLimits, *, untrusted: bool = False) -> str:
+    """The file's content. Data that is untrusted is checked all through while it is read."""
     settings = [
         ("port", "0"),
         ("unixsocket", _quoted(view.run / SOCKET)),
@@ -122,7 +122,7 @@ def configuration(view: EngineFolders, limits: RespLimits) -> str:
         # A database does not forget what it was given.
         ("maxmemory-policy", "noeviction"),
         ("maxmemory-clients", CLIENTS_SHARE),
-        ("sanitize-dump-payload", "clients"),
+        ("sanitize-dump-payload", "yes" if untrusted else "clients"),
         ("busy-reply-threshold", str(SCRIPT_MS)),
         # Not even the administrator's password opens these.
         ("enable-protected-configs", "no"),

@@ -68,6 +68,7 @@ class RespFamily:
     protocol = "resp"
     lent_share = 2.0
     dump_suffix = "rdb"
+    file_format = "rdb"
     missing: EngineRefusal
     slow_start = SLOW_START
     code = "its function libraries"
@@ -96,7 +97,8 @@ class RespFamily:
     async def start(self, site: Site, spec: Spec) -> Process:
         server = self._server(spec.engine_version)
         view = self._host.view(site)
-        content = configuration(view, RespLimits.of(spec.size))
+        untrusted = await asyncio.to_thread(files.is_untrusted, site.data)
+        content = configuration(view, RespLimits.of(spec.size), untrusted=untrusted)
         self._write(site, CONFIGURATION, content)
         await asyncio.to_thread(engine_files.remove, site.socket)
         self._writers.started(site)
@@ -251,6 +253,12 @@ class RespFamily:
         finally:
             await asyncio.to_thread(engine_files.remove, written)
         return target
+
+    def recognize(self, head: bytes) -> str | None:
+        return files.dump_version(head)
+
+    def prepare_file(self, file: Path, folder: Path, *, trusted: bool) -> None:
+        files.take_dump(file, folder, trusted=trusted)
 
     async def restore(self, site: Site, source: Path) -> None:
         await in_own_thread(files.restore, self._host, site, source)

@@ -7,6 +7,7 @@ left behind is not trusted to be what it should be; links are not followed.
 import contextlib
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,7 +22,11 @@ from cell.runtime.engine_files import EnginePath
 from cell.runtime.host import Host
 
 MANIFEST = f"{LOG}.manifest"
+# Beside a log that is not a server's of ours.
+UNTRUSTED = f"{LOG}.untrusted"
 READ_BYTES = 1 << 20
+# What a dump begins with: Valkey's own, since its version 9, has a longer name.
+_DUMP = re.compile(rb"(?:REDIS|VALKEY)(\d{3,4})")
 
 
 def copy_dump(dump: EnginePath, target: Path) -> None:
@@ -36,6 +41,25 @@ def copy_base(base: EnginePath, number: int, target: Path, need: WalNeed) -> Sna
     engine_files.copy_file(base, target / name)
     (target / MANIFEST).write_text(f"file {name} seq {number} type b\n")
     return replace(_sum_up(target), wal=need)
+
+
+def dump_version(head: bytes) -> str | None:
+    found = _DUMP.match(head)
+    return None if found is None else f"RDB {int(found[1])}"
+
+
+def take_dump(file: Path, folder: Path, *, trusted: bool) -> None:
+    """A dump from elsewhere becomes the base of a log."""
+    folder.mkdir(mode=0o700)
+    name = f"{LOG}.1.base.rdb"
+    file.rename(folder / name)
+    (folder / MANIFEST).write_text(f"file {name} seq 1 type b\n")
+    if not trusted:
+        (folder / UNTRUSTED).touch(mode=0o600)
+
+
+def is_untrusted(data: EnginePath) -> bool:
+    return engine_files.find(data / LOG_DIRECTORY / UNTRUSTED) is not None
 
 
 def copy_log(data: EnginePath, target: Path) -> Snapshot:

@@ -8,13 +8,12 @@ from cell.engines.postgres import extensions
 from cell.migrations.postgres.psql import PsqlSession
 from cell.migrations.postgres.tables import USERS, Sequence, SourceTable, sequences, tables
 from cell.migrations.postgres.target import PostgresTarget
-from cell.migrations.report import PreflightFinding, PreflightReport
+from cell.migrations.report import PreflightFinding, PreflightReport, sizes
 
 SYNC_SINCE = 16
 """Before, the server applies changes as its superuser, and so runs the owner's triggers as it."""
 DIGEST_SINCE = 11
 OLDEST = 10
-NEARLY_FULL = 0.8
 NAMES_SHOWN = 20
 UNUSED = "; it is left out, as nothing depends on it"
 FACTS = """
@@ -138,24 +137,6 @@ def of_objects(objects: list[str]) -> Iterator[PreflightFinding]:
         )
 
 
-def of_size(size_bytes: int, target: PostgresTarget) -> Iterator[PreflightFinding]:
-    room_bytes = target.instance.record.spec.size.storage_bytes
-    if size_bytes > room_bytes:
-        yield PreflightFinding(
-            "blocking",
-            "too_large",
-            f"the source has {size_bytes} bytes, and the storage of the instance is {room_bytes}",
-            "choose more storage or a larger size (resize)",
-        )
-    elif size_bytes > NEARLY_FULL * room_bytes:
-        yield PreflightFinding(
-            "warning",
-            "nearly_full",
-            f"the source has {size_bytes} bytes, and the storage of the instance is {room_bytes}",
-            "choose more storage before, so that the instance has room to work",
-        )
-
-
 def of_version(major: int, target: PostgresTarget) -> Iterator[PreflightFinding]:
     if major > target.major:
         yield PreflightFinding(
@@ -168,7 +149,7 @@ def of_version(major: int, target: PostgresTarget) -> Iterator[PreflightFinding]
 
 def _of_target(facts: SourceFacts, target: PostgresTarget) -> Iterator[PreflightFinding]:
     yield from of_objects(facts.objects)
-    yield from of_size(int(facts.asked["bytes"]), target)
+    yield from sizes(int(facts.asked["bytes"]), target.instance)
     yield from of_version(facts.major, target)
     if facts.major < OLDEST:
         yield PreflightFinding(

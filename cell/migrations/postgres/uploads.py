@@ -10,7 +10,7 @@ from cell.migrations.postgres import dump_files, plain, preflight
 from cell.migrations.postgres.dump_files import LEFT_OUT, UNPACKED, DumpContents, Format
 from cell.migrations.postgres.row_counts import RowCounts
 from cell.migrations.postgres.target import PostgresTarget
-from cell.migrations.report import PreflightFinding, PreflightReport
+from cell.migrations.report import PreflightFinding, PreflightReport, sizes
 from cell.runtime import engine_files
 from cell.runtime.own_threads import in_own_thread
 
@@ -69,7 +69,7 @@ async def report(target: PostgresTarget, folder: Path, wanted: str | None) -> Pr
         finding = PreflightFinding("blocking", "not_readable", str(error))
         return PreflightReport(None, None, size_bytes, (finding,))
     objects = await target.objects()
-    found += [*preflight.of_objects(objects), *preflight.of_size(size_bytes, target)]
+    found += [*preflight.of_objects(objects), *sizes(size_bytes, target.instance)]
     found += _of_version(major, target)
     return PreflightReport("postgres", version, size_bytes, tuple(found))
 
