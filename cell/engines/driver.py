@@ -93,17 +93,21 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Contents:
-    """What an engine found in its data: a digest of what it counted, and extensions in use."""
+    """What an engine found in its data: a digest of it, extensions in use, tables and rows."""
 
     digest: str
     extensions: tuple[str, ...] = ()
+    tables: int = 0
+    rows: int | None = None
 
     @classmethod
-    def of(cls, counted: Iterable[object], extensions: Iterable[str] = ()) -> Self:
+    def of(
+        cls, counted: Iterable[object], extensions: Iterable[str] = (), rows: int | None = None
+    ) -> Self:
         """`counted`: all there is, each with how much of it, in any order."""
         lines = sorted(map(repr, counted))
         digest = hashlib.sha256("\n".join(lines).encode(errors="backslashreplace"))
-        return cls(digest.hexdigest(), tuple(sorted(set(extensions))))
+        return cls(digest.hexdigest(), tuple(sorted(set(extensions))), len(lines), rows)
 
 
 class Driver(Protocol):
@@ -241,10 +245,7 @@ class BeginsWithFile(Protocol):
         """By its first kilobyte: what wrote it, as far as it says; None if it is another file."""
 
     def prepare_file(self, file: Path, folder: Path, *, trusted: bool) -> None:
-        """In a thread. Makes the new folder `folder`, as of a snapshot, of a file that goes.
-
-        Of one that is not trusted, the engine checks all that it reads.
-        """
+        """Makes the new `folder`, as of a snapshot, of a file that goes; checked, if untrusted."""
 
 
 @runtime_checkable

@@ -224,7 +224,7 @@ class DuckDB:
             place = ".".join(f'"{part.replace(QUOTE, 2 * QUOTE)}"' for part in name)
             query = f"SELECT count(*), bit_xor(hash(t)) FROM {place} AS t"  # noqa: S608 - quoted
             counted.append((name, await _rows(site, login, query)))
-        return Contents.of(counted)
+        return Contents.of(counted, rows=sum(int(found[0][0]) for _, found in counted))
 
     async def erase(self, site: Site) -> None:
         self._storage_use.forget(site)

@@ -55,7 +55,7 @@ class FileMigration:
         return PreflightReport(version and engine, version, size_bytes, tuple(findings))
 
     async def _of_target(self) -> list[PreflightFinding]:
-        if await self._holds() == NOTHING:
+        if (await self._holds()).digest == NOTHING:
             return []
         told = "the instance has data already"
         remedy = "remove it, or migrate into a new instance"
@@ -85,7 +85,7 @@ class FileMigration:
         record.made["swap"] = "begun"
         self.work.save()
         holds = await self._holds()
-        if holds == NOTHING:
+        if holds.digest == NOTHING:
             folder = await self._prepared(NEW, trusted=True)
             try:
                 await self.restores.put(instance, folder)
@@ -94,16 +94,18 @@ class FileMigration:
             holds = await self._holds()
         elif not is_again:
             raise MigrationError("data was written into the instance meanwhile; it was left as is")
-        if self._found is not None and holds != self._found.digest and not is_again:
+        if self._found is not None and holds.digest != self._found.digest and not is_again:
             raise MigrationError("the instance has not what the file has")
-        record.verification = verification(0, 0, [])
-        self._passed()
+        record.verification = verification(holds.tables, holds.rows or 0, [])
+        self._passed(holds)
         record.made.pop("swap", None)
         self.work.save()
 
-    def _passed(self) -> None:
+    def _passed(self, holds: Contents) -> None:
         if (progress := self.work.record.progress) is not None:
             progress.bytes_done, progress.updated_at = progress.bytes_total, time.time()
+            progress.rows_done = holds.rows
+            progress.tables_done = progress.tables_total = holds.tables
 
     async def drop(self) -> None:
         """Nothing of it is in the instance before the swap, and after it all is the owner's."""
@@ -112,10 +114,10 @@ class FileMigration:
     async def leave(self) -> None:
         """There is nothing of it at any source."""
 
-    async def _holds(self) -> str:
+    async def _holds(self) -> Contents:
         instance = self.work.instance
         login = self.restores.login(instance)
-        return (await instance.driver.examine(instance.site, login)).digest
+        return await instance.driver.examine(instance.site, login)
 
     async def _try(self) -> Contents:
         folder = await self._prepared(TRIED, trusted=False)

@@ -275,7 +275,9 @@ class RespFamily:
                 found = await connection.info("keyspace")
         except (OSError, RefusalError) as error:
             raise EngineError(f"its keys cannot be counted: {error}") from error
-        return Contents.of((name, told.split(",")[0]) for name, told in found.items())
+        counted = {name: told.split(",")[0] for name, told in found.items()}
+        rows = sum(int(each.removeprefix("keys=")) for each in counted.values())
+        return Contents.of(counted.items(), rows=rows)
 
     async def erase(self, site: Site) -> None:
         self._storage_use.forget(site)

@@ -104,6 +104,8 @@ def test_an_rdb_becomes_the_data(migrating: Rig, valkey_id: str, dumped: bytes) 
     assert seen["preflight"]["source"]["version"].startswith("RDB ")
     assert [each["severity"] for each in seen["preflight"]["findings"]] == ["info"]
     assert seen["progress"]["bytes_done"] == len(dumped)
+    compared = seen["verification"]
+    assert (compared["tables_compared"], compared["rows_compared"]) == (2, 1002)
     with keys(migrating, valkey_id) as first, keys(migrating, valkey_id, 3) as third:
         assert (first.dbsize(), first.get("key 999")) == (1000, b"999")
         assert third.hgetall("hash") == {b"a": b"1", b"b": b"2"}
@@ -128,7 +130,8 @@ def test_a_database_becomes_the_data(migrating: Rig, duckdb_id: str, tmp_path: P
     status_is(migrating, duckdb_id, rehearsal, "completed")
     assert query(migrating, duckdb_id, "SELECT count(*) FROM duckdb_tables()") == [[0]]
     migration_id = sent(migrating, duckdb_id, content)
-    status_is(migrating, duckdb_id, migration_id, "completed")
+    seen = status_is(migrating, duckdb_id, migration_id, "completed")
+    assert seen["verification"]["rows_compared"] == 5000
     assert query(migrating, duckdb_id, "SELECT c FROM many") == [[5000]]
     query(migrating, duckdb_id, "INSERT INTO shop.goods VALUES (-1, 'y')")
     again = sent(migrating, duckdb_id, content)
