@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,6 +39,7 @@ log = structlog.get_logger("cell.verification")
 PREFIX = "inst_verify_"
 NOTICE_CHARACTERS = 500
 VERIFIED = "verified"
+FILLED = "filled"
 
 
 class ScratchInstance(HostedInstance):
@@ -155,6 +156,30 @@ class Verifier:
                 await self._begin(scratch)
                 return await driver.examine(site, scratch.login)
 
+    async def filled(
+        self,
+        source: HostedInstance,
+        fill: Callable[[ScratchInstance], Awaitable[None]],
+        target: Path,
+    ) -> Contents:
+        """What a new engine of the instance's size has after that, with a copy in `target`."""
+        async with self._scratch(source) as scratch:
+            driver, site = scratch.driver, scratch.site
+            limits = (scratch.ceiling_bytes, self._settings.upgrade_timeout_s)
+            slot = CopySlot(self._pools.copies, self._host, scratch)
+            async with (
+                bounds.in_turn_unlocked(source, slot),
+                bounds.bounded(self._host, scratch, FILLED, *limits),
+            ):
+                site.make(self._host.owner(site))
+                await self._begin(scratch)
+                await fill(scratch)
+                contents = await driver.examine(site, scratch.login)
+                await self._stop(scratch)
+                with budget.limit(scratch.ceiling_bytes):
+                    await driver.snapshot(site, None, scratch.login, target)
+                return contents
+
     async def _begin(self, scratch: ScratchInstance) -> None:
         """Returns when the login works."""
         driver, site = scratch.driver, scratch.site
@@ -195,7 +220,7 @@ class Verifier:
         """Nothing of it is left, whatever happens within."""
         spec = replace(source.record.spec, host="", domains=(), idle_pause_s=None)
         # Without a tenant of its own, an instance is one: this one belongs to the instance's.
-        spec = replace(spec, tenant=source.record.tenant)
+        spec = replace(spec, tenant=source.record.tenant, continuous_archiving=False)
         uid = self._idle_uids.pop() if self._idle_uids else self._uids.take_for_a_while()
         record = InstanceRecord(f"{PREFIX}{ULID()}", uid, spec, "running", None, time.time())
         scratch = ScratchInstance(record, self._layout, source)

@@ -19,6 +19,7 @@ log = structlog.get_logger("cell.migrations")
 
 FORMATS = {
     "postgres": {"postgres_custom", "postgres_plain", "postgres_directory"},
+    "mariadb": {"mysql_dump"},
     "redis": {"rdb"},
     "valkey": {"rdb"},
     "duckdb": {"duckdb"},
@@ -27,8 +28,8 @@ FORMATS = {
 END_WITHIN_S = 15.0
 TAKEN = (
     "PostgreSQL takes dumps of pg_dump (custom format, plain SQL, a tar archive of the directory "
-    "format) and running PostgreSQL servers; Redis and Valkey take RDB files, DuckDB takes "
-    "database files"
+    "format) and running PostgreSQL servers; MariaDB takes dumps of mysqldump and "
+    "mariadb-dump, Redis and Valkey RDB files, DuckDB database files"
 )
 
 

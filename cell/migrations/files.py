@@ -1,4 +1,4 @@
-"""A file of the engine's own kind becomes the data of an instance: an RDB, a DuckDB database."""
+"""Files that become all data of an instance: tried on a scratch engine, and then put in place."""
 
 import time
 from dataclasses import dataclass, field
@@ -12,28 +12,22 @@ from cell.instances.verification import Verifier
 from cell.migrations import spool
 from cell.migrations.errors import MigrationError
 from cell.migrations.record import MigrationProgress
-from cell.migrations.report import (
-    PreflightFinding,
-    PreflightReport,
-    sizes,
-    verification,
-)
+from cell.migrations.report import PreflightFinding, PreflightReport, sizes, verification
 from cell.migrations.work import MigrationWork
 from cell.runtime import budget, engine_files
 from cell.runtime.own_threads import in_own_thread
 
 HEAD_BYTES = 1024
-TRIED = "tried"
-NEW = "new"
+TRIED, NEW = "tried", "new"
 NOTHING = Contents.of([]).digest
+FORMATS = {"rdb": "an RDB file", "duckdb": "a database file of DuckDB"}
 
 
 @dataclass
 class FileMigration:
-    """Tried on a scratch engine: the instance is stopped only for what has been read there."""
+    """The instance is stopped only for what an engine of its version and size has read."""
 
     work: MigrationWork
-    driver: BeginsWithFile
     verifier: Verifier
     restores: Restores
     _found: Contents | None = field(default=None, init=False)
@@ -44,11 +38,11 @@ class FileMigration:
 
     async def preflight(self) -> PreflightReport:
         size_bytes = self._file.stat().st_size
-        version = self.driver.recognize(await in_own_thread(_head, self._file))
+        version = self._recognize(await in_own_thread(_head, self._file))
         engine = self.work.instance.driver.engine
         findings = [*sizes(size_bytes, self.work.instance), *await self._of_target()]
         if version is None:
-            told = f"the file is not one that {engine} begins with ({self.driver.file_format})"
+            told = f"the file is not one that {engine} takes: {self._named}"
             findings.append(PreflightFinding("blocking", "not_readable", told))
         elif not any(each.severity == "blocking" for each in findings):
             findings += await self._of_content()
@@ -61,22 +55,9 @@ class FileMigration:
         remedy = "remove it, or migrate into a new instance"
         return [PreflightFinding("blocking", "target_not_empty", told, remedy)]
 
-    async def _of_content(self) -> list[PreflightFinding]:
-        try:
-            found = await self._try()
-        except EngineError as error:
-            why = for_owner(str(error))
-            told = f"an engine of the instance's version and size does not start with it: {why}"
-            return [PreflightFinding("blocking", "not_readable", told)]
-        if found.digest == NOTHING:
-            return [PreflightFinding("warning", "empty", "there is no data in the file")]
-        return [PreflightFinding("info", "format", "an engine has read the file all through")]
-
     async def copy(self) -> None:
-        """Of a file that has arrived all is there already: it is only tried, if it was not yet."""
         self.work.record.progress = MigrationProgress(0, self.work.record.total_bytes)
-        if self._found is None:
-            await self._try()
+        await self._try()
 
     async def swap(self) -> None:
         """What has been tried becomes the owner's. Done again where it was broken off."""
@@ -86,7 +67,7 @@ class FileMigration:
         self.work.save()
         holds = await self._holds()
         if holds.digest == NOTHING:
-            folder = await self._prepared(NEW, trusted=True)
+            folder = await self._prepared()
             try:
                 await self.restores.put(instance, folder)
             finally:
@@ -115,28 +96,78 @@ class FileMigration:
         """There is nothing of it at any source."""
 
     async def _holds(self) -> Contents:
+        """What its owner has in the instance."""
         instance = self.work.instance
         login = self.restores.login(instance)
         return await instance.driver.examine(instance.site, login)
 
-    async def _try(self) -> Contents:
-        folder = await self._prepared(TRIED, trusted=False)
+    # What differs between kinds of files.
+
+    @property
+    def _named(self) -> str:
+        """The files that it takes, for people."""
+        raise NotImplementedError
+
+    def _recognize(self, head: bytes) -> str | None:
+        """What made it, as far as it says; None if it is another file."""
+        raise NotImplementedError
+
+    async def _of_content(self) -> list[PreflightFinding]:
+        raise NotImplementedError
+
+    async def _try(self) -> None:
+        """Raises EngineError where no engine of the instance's version and size takes it."""
+        raise NotImplementedError
+
+    async def _prepared(self) -> Path:
+        """A new folder with the data, in the form of a snapshot."""
+        raise NotImplementedError
+
+
+@dataclass
+class NativeFileMigration(FileMigration):
+    """Of the engine's own kind: an RDB, a DuckDB database."""
+
+    driver: BeginsWithFile
+
+    @property
+    def _named(self) -> str:
+        return FORMATS[self.driver.file_format]
+
+    def _recognize(self, head: bytes) -> str | None:
+        return self.driver.recognize(head)
+
+    async def _of_content(self) -> list[PreflightFinding]:
+        try:
+            await self._try()
+        except EngineError as error:
+            why = for_owner(str(error))
+            told = f"an engine of the instance's version and size does not start with it: {why}"
+            return [PreflightFinding("blocking", "not_readable", told)]
+        if self._found is not None and self._found.digest == NOTHING:
+            return [PreflightFinding("warning", "empty", "there is no data in the file")]
+        return [PreflightFinding("info", "format", "an engine has read the file all through")]
+
+    async def _try(self) -> None:
+        if self._found is not None:
+            return
+        folder = await self._made(TRIED, trusted=False)
         try:
             self._found = await self.verifier.contents_of(self.work.instance, folder)
         finally:
             await in_own_thread(engine_files.remove, folder)
-        return self._found
 
-    async def _prepared(self, name: str, *, trusted: bool) -> Path:
-        """A folder with a copy of the file, as a snapshot has it."""
+    async def _prepared(self) -> Path:
+        return await self._made(NEW, trusted=True)
+
+    async def _made(self, name: str, *, trusted: bool) -> Path:
         folder = spool.folder(self.work.instance) / name
         copied = folder.with_name("copied")
         for each in (folder, copied):
             await in_own_thread(engine_files.remove, each)
         with budget.limit(self.work.instance.ceiling_bytes):
             await in_own_thread(engine_files.copy_file, self._file, copied)
-        prepare = partial(self.driver.prepare_file, copied, folder, trusted=trusted)
-        await in_own_thread(prepare)
+        await in_own_thread(partial(self.driver.prepare_file, copied, folder, trusted=trusted))
         return folder
 
 

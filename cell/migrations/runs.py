@@ -10,6 +10,7 @@ from typing import Any
 import structlog
 
 from cell.engines.driver import BeginsWithFile, EngineError
+from cell.engines.mysql.driver import MariaDB
 from cell.engines.postgres.driver import PostgreSQL
 from cell.instances import login_checks
 from cell.instances.hosted import HostedInstance
@@ -20,7 +21,8 @@ from cell.instances.supervisor import Supervisor
 from cell.instances.verification import Verifier
 from cell.migrations import spool
 from cell.migrations.errors import MigrationError, NotCaughtUpError
-from cell.migrations.files import FileMigration
+from cell.migrations.files import FileMigration, NativeFileMigration
+from cell.migrations.mysql_dumps import MySQLDumpMigration
 from cell.migrations.postgres.migration import ConnectionMigration, UploadMigration
 from cell.migrations.postgres.sync import SyncMigration
 from cell.migrations.postgres.target import PostgresTarget
@@ -267,8 +269,8 @@ class MigrationRuns:
     async def _engine(self, instance: HostedInstance, record: Migration) -> Engine:
         driver = instance.driver
         work = MigrationWork(self._settings, instance, record, partial(self._records.save, record))
-        if isinstance(driver, BeginsWithFile) and record.kind == "upload":
-            return FileMigration(work, driver, self._verifier, self._restores)
+        if record.kind == "upload" and isinstance(driver, BeginsWithFile | MariaDB):
+            return self._of_file(work, driver)
         if not isinstance(driver, PostgreSQL):
             raise MigrationError(f"{driver.engine} takes no migrations")
         # The source's code runs in sessions of the tools, and can change the password of theirs.
@@ -286,6 +288,12 @@ class MigrationRuns:
             raise MigrationError("how to connect to the source is not known any more; begin anew")
         kind = SyncMigration if record.mode == "copy_and_sync" else ConnectionMigration
         return kind(work, target, self._supervisor.host, uri)
+
+    def _of_file(self, work: MigrationWork, driver: BeginsWithFile | MariaDB) -> FileMigration:
+        given = (work, self._verifier, self._restores)
+        if isinstance(driver, MariaDB):
+            return MySQLDumpMigration(*given, driver, self._supervisor.host)
+        return NativeFileMigration(*given, driver)
 
     async def _until_running(self, instance: HostedInstance) -> None:
         """An engine may be starting, as with the cell."""

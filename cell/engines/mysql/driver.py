@@ -330,6 +330,15 @@ class MariaDB(MySQLFamily):
         logs = binary_log.prepare(self._host, site, wanted=spec.continuous_archiving)
         return binary_log.options(self._host.view(site)) if logs else options.NO_LOG
 
+    def client_command(self, site: Site, spec: Spec, login: Login) -> ToolCommand:
+        """The command line's client, which runs what it reads as the owner."""
+        return dumps.client_command(self._host, self._server(spec), site, login)
+
+    async def owned(self, site: Site) -> Contents:
+        """What its owner has made."""
+        ours = administrator.login(self._host, site)
+        return await in_own_thread(examination.owned, site.socket, ours)
+
     async def recover(self, site: Site, source: Path, target: RecoveryTarget) -> None:
         spec = target.spec
         await self.restore(site, source)

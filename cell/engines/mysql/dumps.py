@@ -3,6 +3,8 @@
 from cell.engines.driver import EngineError, Login
 from cell.engines.mysql.servers import ServerInstallation
 from cell.layout import Site
+from cell.runtime.confinement import Mount
+from cell.runtime.engine_folders import INSIDE
 from cell.runtime.host import Host
 from cell.runtime.tools import ToolCommand
 
@@ -14,6 +16,27 @@ WORDS = (
     # To ask for these needs a right that owners do not have.
     "--no-tablespaces",
 )
+
+
+CLIENTS = ("mariadb", "mysql")
+CLIENT_WORDS = (
+    # Nothing but SQL: no command of the client's own, and no file that it could send.
+    *("--no-defaults", "--batch", "--binary-mode", "--local-infile=0"),
+    *("--default-character-set=utf8mb4", "--max-allowed-packet=1G"),
+)
+
+
+def client_command(host: Host, server: ServerInstallation, site: Site, login: Login) -> ToolCommand:
+    """EngineError where the client of the server is not installed."""
+    tool = server.tool(*(CLIENTS if server.engine == "mariadb" else CLIENTS[1:]))
+    if tool is None:
+        raise EngineError(f"the client of {server.version} is not installed on the cell's machine")
+    socket = host.view(site).run / site.socket.name
+    words = [*CLIENT_WORDS, f"--socket={socket}", f"--user={login.username}", "app"]
+    # The socket can be connected to there, and nothing be put in its place.
+    run = Mount(site.run.outside.resolve(), INSIDE / "run", writable=False)
+    environment = {"MYSQL_PWD": login.password, "HOME": "/nonexistent"}
+    return ToolCommand([str(tool), *words], environment, [*server.mounts, run])
 
 
 def command(

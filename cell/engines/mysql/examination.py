@@ -15,6 +15,16 @@ SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES
 WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED')
 AND TABLE_SCHEMA NOT IN ('information_schema', 'performance_schema', 'sys')
 """
+# Schemas that are the server's own.
+SYSTEMS = "('mysql', 'information_schema', 'performance_schema', 'sys')"
+OWNED = f"""
+SELECT IF(TABLE_TYPE LIKE '%VIEW' OR TABLE_TYPE = 'SEQUENCE', 'other', 'table'), TABLE_SCHEMA,
+    TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA NOT IN {SYSTEMS}
+UNION ALL SELECT 'routine', ROUTINE_SCHEMA, ROUTINE_NAME FROM information_schema.ROUTINES
+    WHERE ROUTINE_SCHEMA NOT IN {SYSTEMS}
+UNION ALL SELECT 'event', EVENT_SCHEMA, EVENT_NAME FROM information_schema.EVENTS
+    WHERE EVENT_SCHEMA NOT IN {SYSTEMS}
+"""  # noqa: S608 - our own words
 
 
 def examine(socket: EnginePath, ours: Login) -> Contents:
@@ -33,6 +43,27 @@ def examine(socket: EnginePath, ours: Login) -> Contents:
     except FAILURES as error:
         raise EngineError(f"the data cannot be read: {error}") from error
     return Contents.of(counted)
+
+
+def owned(socket: EnginePath, ours: Login) -> Contents:
+    """What there is that is not the server's: the rows of tables, and all else by its name."""
+    counted: list[tuple[Any, ...]] = []
+    rows = 0
+    try:
+        with session(socket, ours.username, ours.password, ANSWER_TIMEOUT_S) as cursor:
+            cursor.execute(OWNED)
+            for kind, schema, name in cursor.fetchall():
+                budget.go_on()
+                count = 0
+                if kind == "table":
+                    place = f"{_quoted(schema)}.{_quoted(name)}"
+                    cursor.execute(f"SELECT COUNT(*) FROM {place}")  # noqa: S608 - quoted
+                    count = cursor.fetchone()[0]
+                counted.append((kind, schema, name, count))
+                rows += count
+    except FAILURES as error:
+        raise EngineError(f"the data cannot be counted: {error}") from error
+    return Contents.of(counted, rows=rows)
 
 
 def _look(found: tuple[tuple[Any, ...], ...], table: str) -> None:

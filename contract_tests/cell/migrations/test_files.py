@@ -141,7 +141,7 @@ def test_a_database_becomes_the_data(migrating: Rig, duckdb_id: str, tmp_path: P
 
 
 REFUSED = {
-    "another file": (b"-- SQL of somebody\n" * 100, "is not one that valkey begins with"),
+    "another file": (b"-- SQL of somebody\n" * 100, "is not one that valkey takes"),
     "cut off": (None, "does not start with it"),
     "changed": (None, "does not start with it"),
     "too new": (b"REDIS9999" + bytes(100), "does not start with it"),
