@@ -8,6 +8,7 @@ from pathlib import Path
 from cell.layout import Site
 from cell.runtime import starting
 from cell.runtime.confinement import Mount
+from cell.runtime.engine_folders import INSIDE
 from cell.runtime.host import Host
 from cell.specification import Size
 
@@ -45,7 +46,9 @@ class Toolbox:
         mounts: tuple[Mount, ...] = (),
     ) -> "ConfinedTool":
         """`heard` is told each line of its complaints."""
-        given = (self.site, self.size, argv, environment, [*self.mounts, *mounts])
+        # The socket can be connected to there, and nothing be put in its place.
+        run = Mount(self.site.run.outside.resolve(), INSIDE / "run", writable=False)
+        given = (self.site, self.size, argv, environment, [*self.mounts, run, *mounts])
         with self.host.confined(*given) as command:
             words = ["/bin/sh", "-c", _ENTER, "sh", *map(str, command.groups), "--", *command.words]
             process = await starting.started(

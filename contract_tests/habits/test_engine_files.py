@@ -16,7 +16,7 @@ OURS = "cell/runtime/engine_files.py"
 OUTSIDE = {
     "cell/runtime/host.py": (2, "for the words of a program; they lie in folders of the cell's"),
     "cell/runtime/engine_folders.py": (2, "folders for mounts; in folders of the cell's"),
-    "cell/migrations/postgres/target.py": (1, "a folder for a mount, in a folder of the cell's"),
+    "cell/runtime/confined_tools.py": (1, "a folder for a mount, in a folder of the cell's"),
     "cell/layout.py": (2, "the folders themselves, which lie in folders of the cell's"),
     "cell/instances/lifecycle.py": (1, "the same: whether they are there"),
     "cell/engines/mysql/snapshots.py": (2, "a folder for a mount, among the cell's snapshots"),

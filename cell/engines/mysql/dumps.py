@@ -3,8 +3,6 @@
 from cell.engines.driver import EngineError, Login
 from cell.engines.mysql.servers import ServerInstallation
 from cell.layout import Site
-from cell.runtime.confinement import Mount
-from cell.runtime.engine_folders import INSIDE
 from cell.runtime.host import Host
 from cell.runtime.tools import ToolCommand
 
@@ -33,10 +31,8 @@ def client_command(host: Host, server: ServerInstallation, site: Site, login: Lo
         raise EngineError(f"the client of {server.version} is not installed on the cell's machine")
     socket = host.view(site).run / site.socket.name
     words = [*CLIENT_WORDS, f"--socket={socket}", f"--user={login.username}", "app"]
-    # The socket can be connected to there, and nothing be put in its place.
-    run = Mount(site.run.outside.resolve(), INSIDE / "run", writable=False)
     environment = {"MYSQL_PWD": login.password, "HOME": "/nonexistent"}
-    return ToolCommand([str(tool), *words], environment, [*server.mounts, run])
+    return ToolCommand([str(tool), *words], environment, server.mounts)
 
 
 def command(

@@ -22,8 +22,6 @@ from cell.migrations.postgres.psql import DatabasePlace, PsqlSession, QueryError
 from cell.migrations.postgres.quoting import identifier, literal
 from cell.migrations.postgres.tables import ALIKE, tables
 from cell.runtime.confined_tools import Toolbox
-from cell.runtime.confinement import Mount
-from cell.runtime.engine_folders import INSIDE
 from cell.runtime.host import Host
 
 DATABASE = roles.DATABASE
@@ -99,9 +97,7 @@ class PostgresTarget:
         self.database = database
         self._driver = driver
         self._folder = str(host.view(site).run)
-        # The socket can be connected to there, and nothing be put in its place.
-        run = Mount(site.run.outside.resolve(), INSIDE / "run", writable=False)
-        mounts = (*installation.mounts, run)
+        mounts = tuple(installation.mounts)
         self.toolbox = Toolbox(host, site, instance.record.spec.size, mounts)
 
     @property
