@@ -2,6 +2,7 @@
 
 import io
 import subprocess
+import time
 from typing import Any
 
 import pymysql
@@ -10,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cell.migrations import mysql_dumps
-from contract_tests.cell.migrations.migration_calls import status_is
+from contract_tests.cell.migrations.migration_calls import path_of, status_is
 from contract_tests.cell.migrations.test_files import made, sent
-from contract_tests.cell.rig import Rig
+from contract_tests.cell.rig import Rig, until
 
 # As mysqldump 8.0 writes it, by hand.
 MYSQL_8 = rb"""-- MySQL dump 10.13  Distrib 8.0.36, for Linux (x86_64)
@@ -158,8 +159,7 @@ def test_what_fails_changes_nothing(migrating: Rig, mariadb_id: str) -> None:
         assert any(each in seen["reason"] for each in told.split("|")), (name, seen["reason"])
         assert rows(migrating, mariadb_id, "SHOW TABLES") == [], name
     assert migrating.observe(mariadb_id)["started_at"] == process, "its engine ran on"
-    left = [path.name for path in (migrating.home / "instances").iterdir()]
-    assert not [name for name in left if name.startswith("inst_verify_")]
+    assert scratches(migrating) == []
     assert subprocess.run(["test", "-e", "/tmp/attacked"], check=False).returncode == 1
     migrating.action(mariadb_id, "erase")
 
@@ -180,6 +180,40 @@ def test_a_command_of_the_client_is_none(migrating: Rig, mariadb_id: str, comman
     seen = status_is(migrating, mariadb_id, sent(migrating, mariadb_id, content), "failed")
     assert "1064" in seen["reason"] or "Unknown command" in seen["reason"]
     assert subprocess.run(["test", "-e", "/tmp/attacked"], check=False).returncode == 1
+    migrating.action(mariadb_id, "erase")
+
+
+@pytest.mark.timeout(300)
+def test_one_that_takes_for_ever_is_cancelled(migrating: Rig, mariadb_id: str) -> None:
+    content = HEAD + b"CREATE TABLE a (n INT);\nSELECT SLEEP(3600);\n" + TAIL
+    migration_id = sent(migrating, mariadb_id, content)
+    status_is(migrating, mariadb_id, migration_id, "copying")
+    until(lambda: scratches(migrating), "a scratch engine runs")
+    answer = migrating.act("DELETE", path_of(mariadb_id, migration_id))
+    assert answer.status_code == 200, answer.text
+    status_is(migrating, mariadb_id, migration_id, "cancelled")
+    until(lambda: not scratches(migrating), "nothing of it is left")
+    assert rows(migrating, mariadb_id, "SHOW TABLES") == []
+    migrating.action(mariadb_id, "erase")
+
+
+def scratches(rig: Rig) -> list[str]:
+    names = [path.name for path in (rig.home / "instances").iterdir()]
+    return [name for name in names if name.startswith("inst_verify_")]
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("after_s", [0.0, 0.5, 1.0, 2.0, 3.0])
+def test_a_killed_cell_goes_on(migrating: Rig, mariadb_id: str, after_s: float) -> None:
+    migration_id = sent(migrating, mariadb_id, MYSQL_8)
+    time.sleep(after_s)
+    migrating.kill()
+    migrating.start()
+    status_is(migrating, mariadb_id, migration_id, "completed")
+    migrating.status_is(mariadb_id, "running")
+    assert len(rows(migrating, mariadb_id, "SELECT * FROM goods")) == 3
+    assert scratches(migrating) == []
     migrating.action(mariadb_id, "erase")
 
 
