@@ -92,12 +92,13 @@ class LogArchiver(ChainArchiver):
             reached = piece.after.place
             if not piece.is_whole:
                 reached = LogPlace(reached.file, reached.offset + len(piece.content))
-            if end is None or reached < end:
-                continue
-            self._advance(chain, at, has_changed=has_changed)
+            is_all = end is not None and reached >= end
+            if is_all:
+                self._advance(chain, at, has_changed=has_changed)
             if not piece.is_whole:
                 return
-            at, end = time.time(), await asyncio.to_thread(self._reader.end)
+            if is_all:
+                at, end = time.time(), await asyncio.to_thread(self._reader.end)
 
     async def _archive_piece(self, chain: WalChain, piece: LogPiece) -> bool:
         """Whether there was anything that the store did not have."""
