@@ -142,19 +142,12 @@ class Verifier:
 
         Raises EngineError where it does not start with it, or cannot read all.
         """
-        async with self._scratch(source) as scratch:
-            driver, site = scratch.driver, scratch.site
-            limits = (scratch.ceiling_bytes, self._settings.backup_verify_timeout_s)
-            slot = CopySlot(self._pools.copies, self._host, scratch)
-            async with (
-                bounds.in_turn_unlocked(source, slot),
-                bounds.bounded(self._host, scratch, VERIFIED, *limits),
-            ):
-                site.make(self._host.owner(site))
-                with budget.limit(scratch.ceiling_bytes):
-                    await driver.restore(site, folder)
-                await self._begin(scratch)
-                return await driver.examine(site, scratch.login)
+        within_s = self._settings.backup_verify_timeout_s
+        async with self._tried(source, VERIFIED, within_s) as scratch:
+            with budget.limit(scratch.ceiling_bytes):
+                await scratch.driver.restore(scratch.site, folder)
+            await self._begin(scratch)
+            return await scratch.driver.examine(scratch.site, scratch.login)
 
     async def filled(
         self,
@@ -163,22 +156,28 @@ class Verifier:
         target: Path,
     ) -> Contents:
         """What a new engine of the instance's size has after that, with a copy in `target`."""
+        async with self._tried(source, FILLED, self._settings.upgrade_timeout_s) as scratch:
+            await self._begin(scratch)
+            await fill(scratch)
+            contents = await scratch.driver.examine(scratch.site, scratch.login)
+            await self._stop(scratch)
+            with budget.limit(scratch.ceiling_bytes):
+                await scratch.driver.snapshot(scratch.site, None, scratch.login, target)
+            return contents
+
+    @contextlib.asynccontextmanager
+    async def _tried(
+        self, source: HostedInstance, work: str, within_s: float
+    ) -> AsyncIterator[ScratchInstance]:
+        """In a place for copies of its tenant's, and within bounds."""
         async with self._scratch(source) as scratch:
-            driver, site = scratch.driver, scratch.site
-            limits = (scratch.ceiling_bytes, self._settings.upgrade_timeout_s)
             slot = CopySlot(self._pools.copies, self._host, scratch)
             async with (
                 bounds.in_turn_unlocked(source, slot),
-                bounds.bounded(self._host, scratch, FILLED, *limits),
+                bounds.bounded(self._host, scratch, work, scratch.ceiling_bytes, within_s),
             ):
-                site.make(self._host.owner(site))
-                await self._begin(scratch)
-                await fill(scratch)
-                contents = await driver.examine(site, scratch.login)
-                await self._stop(scratch)
-                with budget.limit(scratch.ceiling_bytes):
-                    await driver.snapshot(site, None, scratch.login, target)
-                return contents
+                scratch.site.make(self._host.owner(scratch.site))
+                yield scratch
 
     async def _begin(self, scratch: ScratchInstance) -> None:
         """Returns when the login works."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import psycopg
+import pymysql
 import pytest
 
 from cell.engines.driver import Login
@@ -160,6 +161,18 @@ class Archived:
         folder = Path(store.removeprefix("file://")) / self.instance_id / "wal"
         found = (path for path in folder.rglob("*") if path.is_file())
         return sorted(path for path in found if path.suffix != ".history")
+
+
+def mysql_session(one: Archived) -> Any:
+    login = one.login
+    return pymysql.connect(
+        unix_socket=str(one.site.socket),
+        user=login.username,
+        password=login.password,
+        database="app",
+        autocommit=True,
+        charset="utf8mb4",
+    )
 
 
 def _seconds(moment: str) -> float:

@@ -1,24 +1,16 @@
 """Holds the recovery of engines with log files to any second: what was acknowledged before it."""
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pymysql
 import pytest
 
 from contract_tests.cell.backups.backup_calls import left_beside
-from contract_tests.cell.backups.recovering import Archived, at, cell, now
+from contract_tests.cell.backups.recovering import Archived, at, cell, mysql_session, now
 from contract_tests.cell.rig import Rig, until
 
 ENGINES = ["valkey", "redis", "mariadb"]
-
-
-@pytest.fixture(scope="module")
-def archiving_rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    with cell(tmp_path_factory.mktemp("archiving")) as made:
-        yield made
 
 
 @pytest.mark.timeout(400)
@@ -134,14 +126,7 @@ STATUSES = "SELECT EVENT_NAME, STATUS FROM information_schema.EVENTS ORDER BY 1"
 
 def mysql(one: Archived, statements: str) -> list[tuple[Any, ...]]:
     """What the last of them answers."""
-    login = one.login
-    with pymysql.connect(
-        unix_socket=str(one.site.socket),
-        user=login.username,
-        password=login.password,
-        database="app",
-        autocommit=True,
-    ) as connection:
+    with mysql_session(one) as connection:
         cursor = connection.cursor()
         for statement in statements.split(";\n"):
             for each in statement.split("; "):

@@ -1,12 +1,11 @@
 """Whatever an owner of Redis or Valkey does comes back as it was, in each of the databases."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import redis
 
-from contract_tests.cell.backups.recovering import Archived, cell
+from contract_tests.cell.backups.recovering import Archived
 from contract_tests.cell.rig import Rig
 
 SCRIPT = "redis.call('SET', KEYS[1], 'x'); redis.call('INCR', 'counted'); return 1"
@@ -42,12 +41,6 @@ COMMANDS: list[list[Any]] = [
     ["SORT", "list", "LIMIT", "0", "5", "STORE", "in order"],
     ["GETEX", "appended", "EX", "5000"],
 ]
-
-
-@pytest.fixture(scope="module")
-def archiving_rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    with cell(tmp_path_factory.mktemp("archiving")) as made:
-        yield made
 
 
 @pytest.mark.nightly

@@ -1,14 +1,13 @@
 """Whatever an owner of MariaDB does comes back as it was, and comes back with no more rights."""
 
 import hashlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pymysql
 import pytest
 
-from contract_tests.cell.backups.recovering import Archived, cell
+from contract_tests.cell.backups.recovering import Archived, mysql_session
 from contract_tests.cell.rig import Rig
 
 FILE = Path(__file__).with_name("odd_statements.sql")
@@ -36,12 +35,6 @@ FROM information_schema.ROUTINES ORDER BY 1, 2
 """
 
 
-@pytest.fixture(scope="module")
-def archiving_rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    with cell(tmp_path_factory.mktemp("archiving")) as made:
-        yield made
-
-
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_what_an_owner_did_comes_back(archiving_rig: Rig) -> None:
@@ -66,7 +59,7 @@ def test_what_an_owner_did_comes_back(archiving_rig: Rig) -> None:
 def run(one: Archived, statements: str) -> bool:
     """Whether all of them were taken."""
     try:
-        with session(one) as connection:
+        with mysql_session(one) as connection:
             cursor = connection.cursor()
             for each in split(statements):
                 cursor.execute(each)
@@ -87,7 +80,7 @@ def split(statements: str) -> list[str]:
 def content(one: Archived) -> dict[str, Any]:
     """What there is, by name: how it was made, and a digest of its rows."""
     found: dict[str, Any] = {}
-    with session(one) as connection:
+    with mysql_session(one) as connection:
         cursor = connection.cursor()
         cursor.execute(SHAPE)
         for schema, name, kind in cursor.fetchall():
@@ -103,15 +96,3 @@ def content(one: Archived) -> dict[str, Any]:
         cursor.execute(ROUTINES)
         found.update({f"routine {row[1]}": row for row in cursor.fetchall()})
     return found
-
-
-def session(one: Archived) -> Any:
-    login = one.login
-    return pymysql.connect(
-        unix_socket=str(one.site.socket),
-        user=login.username,
-        password=login.password,
-        database="app",
-        autocommit=True,
-        charset="utf8mb4",
-    )

@@ -2,7 +2,6 @@
 
 import shutil
 import time
-from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -12,12 +11,6 @@ from contract_tests.by_day import one_in
 from contract_tests.cell.backups.backup_calls import back_up, left_beside
 from contract_tests.cell.backups.recovering import Archived, at, cell, now
 from contract_tests.cell.rig import Rig, new_id, spec, until
-
-
-@pytest.fixture(scope="module")
-def archiving_rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    with cell(tmp_path_factory.mktemp("archiving")) as made:
-        yield made
 
 
 @pytest.mark.timeout(400)
