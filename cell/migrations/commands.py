@@ -11,7 +11,7 @@ from cell.instances.supervisor import Supervisor
 from cell.migrations import spool
 from cell.migrations.record import Migration, MigrationRecords
 from cell.migrations.runs import MigrationRuns
-from cell.migrations.source_uri import SourceUri
+from cell.migrations.source_uri import PROTOCOLS, SourceUri
 from cell.runtime.own_threads import in_own_thread
 from specserver import Conflict, NotFound
 
@@ -29,7 +29,7 @@ END_WITHIN_S = 15.0
 TAKEN = (
     "PostgreSQL takes dumps of pg_dump (custom format, plain SQL, a tar archive of the directory "
     "format) and running PostgreSQL servers; MariaDB takes dumps of mysqldump and "
-    "mariadb-dump, Redis and Valkey RDB files, DuckDB database files"
+    "mariadb-dump, DuckDB database files, Redis and Valkey RDB files and running servers"
 )
 
 
@@ -136,7 +136,8 @@ class Migrations:
         found = self.await_source(instance, migration_id)
         if found.kind != "connection":
             raise Conflict("the source of the migration is a file", code="wrong_source")
-        self._records.keep_source(found, SourceUri.parse(body))
+        protocol = instance.driver.protocol
+        self._records.keep_source(found, SourceUri.parse(body, protocol))
         self._received(instance, found)
         return found
 
@@ -186,7 +187,9 @@ def _check(instance: HostedInstance, made: Migration) -> None:
         raise Conflict(f"{instance.driver.engine} takes no migrations; {TAKEN}")
     if made.format is not None and made.format not in formats:
         raise Conflict(f"{instance.driver.engine} takes no {made.format}; {TAKEN}")
-    if made.kind == "connection" and instance.driver.engine != "postgres":
+    if made.kind == "connection" and instance.driver.protocol not in PROTOCOLS:
         raise Conflict(f"{instance.driver.engine} takes files only; {TAKEN}")
+    if made.mode == "copy_and_sync" and instance.driver.engine != "postgres":
+        raise Conflict(f"{instance.driver.engine} follows no source; use the mode copy")
     if made.mode == "copy_and_sync" and made.kind == "upload":
         raise Conflict("a file has no changes to sync; use the mode copy")

@@ -33,6 +33,7 @@ SASL = struct.pack("!I", 10)
 BEFORE_LOGIN = (b"N", b"v")
 GREETINGS = (*BEFORE_LOGIN, b"R", b"E")
 GREETING_BYTES_MAX = 64 * 1024
+NO_TLS = "the source does not offer TLS; have it enabled there, or say that TLS is off"
 KEEPALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
 
 log = structlog.get_logger("cell.migrations")
@@ -56,7 +57,7 @@ class Conduit:
         try:
             if len(self._open) > CONNECTIONS_MAX:
                 return
-            from_source, far = await self._connect()
+            from_source, far = await self.connect()
             self._open.add(far)
             self.failure = None
             await self._carry(reader, writer, from_source, far)
@@ -74,7 +75,8 @@ class Conduit:
         for writer in tuple(self._open):
             writer.transport.abort()
 
-    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """To the source itself. Raises SourceUnreachableError."""
         source = self.source
         address = await self._host.address()
         try:
@@ -90,9 +92,11 @@ class Conduit:
                     writer.transport.abort()
                     raise
         except TimeoutError as error:
-            raise SourceUnreachableError(
-                f"the source did not answer within {CONNECT_WITHIN_S:.0f} s"
-            ) from error
+            told = f"the source did not answer within {CONNECT_WITHIN_S:.0f} s"
+            if self._context is not None and source.protocol != "postgres":
+                # A server without TLS waits for the rest of what it takes for a command.
+                told = f"{told}; if it has no TLS at this port, say that TLS is off"
+            raise SourceUnreachableError(told) from error
         except ssl.SSLCertVerificationError as error:
             raise SourceUnreachableError(
                 f"the certificate of the source is not valid: {error.verify_message}"
@@ -105,13 +109,12 @@ class Conduit:
     async def _secure(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, context: ssl.SSLContext
     ) -> None:
-        writer.write(SSL_REQUEST)
-        # More than one byte would have come from somebody in between.
-        answer = await reader.read(2)
-        if answer != b"S":
-            raise SourceUnreachableError(
-                "the source does not offer TLS; have it enabled there, or say that TLS is off"
-            )
+        if self.source.protocol == "postgres":
+            writer.write(SSL_REQUEST)
+            # More than one byte would have come from somebody in between.
+            answer = await reader.read(2)
+            if answer != b"S":
+                raise SourceUnreachableError(NO_TLS)
         await writer.start_tls(context, server_hostname=self.source.host)
 
     async def _carry(

@@ -12,6 +12,7 @@ import structlog
 from cell.engines.driver import BeginsWithFile, EngineError
 from cell.engines.mysql.driver import MariaDB
 from cell.engines.postgres.driver import PostgreSQL
+from cell.engines.resp.driver import RespFamily
 from cell.instances import login_checks
 from cell.instances.hosted import HostedInstance
 from cell.instances.pools import owner_of
@@ -20,6 +21,7 @@ from cell.instances.restores import Restores
 from cell.instances.supervisor import Supervisor
 from cell.instances.verification import Verifier
 from cell.migrations import spool
+from cell.migrations.conduit import Conduit
 from cell.migrations.errors import MigrationError, NotCaughtUpError
 from cell.migrations.files import FileMigration, NativeFileMigration
 from cell.migrations.mysql_dumps import MySQLDumpMigration
@@ -27,7 +29,9 @@ from cell.migrations.postgres.migration import ConnectionMigration, UploadMigrat
 from cell.migrations.postgres.sync import SyncMigration
 from cell.migrations.postgres.target import PostgresTarget
 from cell.migrations.record import Migration, MigrationRecords, Status
+from cell.migrations.redis_sources import RedisCopyMigration
 from cell.migrations.report import PreflightReport, bounded
+from cell.migrations.source_uri import SourceUri
 from cell.migrations.work import MigrationWork
 from cell.runtime.confined_tools import ConfinedToolError
 from cell.runtime.own_threads import in_own_thread
@@ -197,6 +201,9 @@ class MigrationRuns:
     async def _preflight(self, instance: HostedInstance, engine: Engine) -> PreflightReport:
         within_s = self._settings.migration_silence_s
         async with self._place(instance):
+            if isinstance(engine, FileMigration):
+                # All of it is read, in whatever time that takes.
+                return await engine.preflight()
             try:
                 async with asyncio.timeout(within_s):
                     return await engine.preflight()
@@ -271,6 +278,8 @@ class MigrationRuns:
         work = MigrationWork(self._settings, instance, record, partial(self._records.save, record))
         if record.kind == "upload" and isinstance(driver, BeginsWithFile | MariaDB):
             return self._of_file(work, driver)
+        if isinstance(driver, RespFamily):
+            return self._of_redis(work, driver)
         if not isinstance(driver, PostgreSQL):
             raise MigrationError(f"{driver.engine} takes no migrations")
         # The source's code runs in sessions of the tools, and can change the password of theirs.
@@ -283,17 +292,24 @@ class MigrationRuns:
         )
         if record.kind == "upload":
             return UploadMigration(work, target)
-        uri = self._records.source(record)
-        if uri is None:
-            raise MigrationError("how to connect to the source is not known any more; begin anew")
         kind = SyncMigration if record.mode == "copy_and_sync" else ConnectionMigration
-        return kind(work, target, self._supervisor.host, uri)
+        return kind(work, target, self._supervisor.host, self._source(record))
 
     def _of_file(self, work: MigrationWork, driver: BeginsWithFile | MariaDB) -> FileMigration:
         given = (work, self._verifier, self._restores)
         if isinstance(driver, MariaDB):
             return MySQLDumpMigration(*given, driver, self._supervisor.host)
         return NativeFileMigration(*given, driver)
+
+    def _of_redis(self, work: MigrationWork, driver: RespFamily) -> FileMigration:
+        conduit = Conduit(self._source(work.record), tuple(self._settings.migration_networks))
+        return RedisCopyMigration(work, self._verifier, self._restores, driver, conduit)
+
+    def _source(self, record: Migration) -> SourceUri:
+        uri = self._records.source(record)
+        if uri is None:
+            raise MigrationError("how to connect to the source is not known any more; begin anew")
+        return uri
 
     async def _until_running(self, instance: HostedInstance) -> None:
         """An engine may be starting, as with the cell."""

@@ -8,9 +8,11 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from specserver import Invalid
 
 Tls = Literal["verify", "require", "off"]
-SCHEMES = {"postgres": "postgres", "postgresql": "postgres"}
-"""By engine of the target: which one the source must have."""
-PORT = 5432
+PROTOCOLS = {
+    "postgres": (("postgres", "postgresql"), 5432),
+    "resp": (("redis", "rediss", "valkey", "valkeys"), 6379),
+}
+"""What the target speaks: how a URI of such a source begins, and its port unless it says."""
 NAME_CHARACTERS_MAX = 255
 # What changes nothing that matters here; whatever else is in a URI is refused and not passed over.
 WITHOUT_EFFECT = {
@@ -28,22 +30,26 @@ class SourceUri:
     database: str
     tls: Tls
     ca_pem: str | None = None
+    protocol: str = "postgres"
 
     @classmethod
-    def parse(cls, body: dict[str, Any]) -> Self:
+    def parse(cls, body: dict[str, Any], protocol: str) -> Self:
         """Raises Invalid, which never has the URI in its text."""
+        schemes, usual_port = PROTOCOLS[protocol]
+        example = f"{schemes[-1]}://user:password@host"
         try:
             parts = urlsplit(body["uri"])
-            host, port = parts.hostname or "", parts.port or PORT
+            host, port = parts.hostname or "", parts.port or usual_port
             user, password = unquote(parts.username or ""), unquote(parts.password or "")
             database = unquote(parts.path.removeprefix("/")) or user
         except ValueError as error:
             raise Invalid("uri: the host or the port is not valid") from error
-        if parts.scheme not in SCHEMES:
-            raise Invalid("uri: the engine of the source must be that of the instance: postgresql")
+        if parts.scheme not in schemes:
+            told = "the engine of the source must be that of the instance"
+            raise Invalid(f"uri: {told}: {' or '.join(schemes)}")
         if not host or "," in parts.netloc:
-            raise Invalid("uri: must have one host, such as postgresql://user:password@host/name")
-        if not user:
+            raise Invalid(f"uri: must have one host, such as {example}")
+        if not user and protocol == "postgres":
             raise Invalid("uri: must name the user to log in as")
         for name, text in (("host", host), ("user", user), ("database", database)):
             if len(text) > NAME_CHARACTERS_MAX or not text.isprintable():
@@ -55,7 +61,7 @@ class SourceUri:
                 raise Invalid(f"uri: the parameter {name[:40]} is not supported; leave it out")
         tls, ca_pem = body.get("tls", "verify"), body.get("ca_pem")
         _check_authorities(ca_pem)
-        return cls(host, port, user, password, database, tls, ca_pem)
+        return cls(host, port, user, password, database, tls, ca_pem, protocol)
 
     def document(self) -> dict[str, Any]:
         return asdict(self)

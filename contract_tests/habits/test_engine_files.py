@@ -51,6 +51,7 @@ CELLS_OWN = {
     "cell/instances/wal_recoveries.py": "what is unpacked for a restore, in a folder of the cell's",
     "cell/layout.py": "the home's, before engines run; the configuration",
     "cell/migrations/conduit.py": "a folder of the cell's, among those of sockets",
+    "cell/migrations/redis_sources.py": "what came from a source, in a folder of the cell's",
     "cell/migrations/server_socket.py": "held open, and the cell's own while it is filled",
     "cell/migrations/spool.py": "a file that was sent, in a folder of the cell's",
     "cell/runtime/cgroups.py": "control groups",

@@ -149,7 +149,7 @@ def running(folder: Path, major: str, *settings: str) -> Iterator[SourceServer]:
     for path in (folder, *folder.parents):
         if path.is_relative_to("/tmp") and path != Path("/tmp"):
             path.chmod(path.stat().st_mode | 0o011)
-    ca_pem = _certificates(folder)
+    ca_pem = write_certificates(folder)
     (folder / "password").write_text(PASSWORD)
     if not os.geteuid():
         for path in (folder, *folder.iterdir()):
@@ -168,7 +168,7 @@ def running(folder: Path, major: str, *settings: str) -> Iterator[SourceServer]:
             shutil.chown(folder / "data" / name, "nobody")
     access = "hostssl all all 127.0.0.1/32 scram-sha-256\nlocal all all reject\n"
     (folder / "data" / "pg_hba.conf").write_text(access)
-    made = SourceServer(folder, source, _free_port(), ca_pem, settings)
+    made = SourceServer(folder, source, free_port(), ca_pem, settings)
     try:
         made.start()
         with made.connect("super", "postgres") as connection:
@@ -179,13 +179,13 @@ def running(folder: Path, major: str, *settings: str) -> Iterator[SourceServer]:
         made.kill()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         return int(listening.getsockname()[1])
 
 
-def _certificates(folder: Path) -> str:
+def write_certificates(folder: Path) -> str:
     now = datetime.now(UTC)
     ca_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     ca_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "CA of the source")])

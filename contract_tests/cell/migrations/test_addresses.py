@@ -65,10 +65,10 @@ def test_what_is_connected_to_is_what_was_looked_at(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(asyncio, "open_connection", open_connection)
     conduit = Conduit(SOURCE, ())
     with pytest.raises(SourceUnreachableError, match="cannot be reached"):
-        asyncio.run(conduit._connect())
+        asyncio.run(conduit.connect())
     assert connected == ["8.8.8.8"]
     with pytest.raises(SourceUnreachableError, match="does not connect to"):
-        asyncio.run(conduit._connect())
+        asyncio.run(conduit.connect())
     assert connected == ["8.8.8.8"]
 
 
