@@ -41,12 +41,17 @@ class RedisCopyMigration(NativeFileMigration):
         self._found = None
         await asyncio.to_thread(spool.folder(self.work.instance).mkdir, mode=0o750, exist_ok=True)
         try:
-            async with self._asked() as source:
+            async with (
+                asyncio.timeout(self.work.settings.upgrade_timeout_s),
+                self._asked() as source,
+            ):
                 with self._file.open("wb") as file:
                     await self._receive(source, file)
         except TimeoutError as error:
             within_s = self.work.settings.migration_silence_s
-            raise MigrationError(f"the source said nothing for {within_s:.0f} s") from error
+            raise MigrationError(
+                f"the source said nothing for {within_s:.0f} s, or did not end in time"
+            ) from error
         except (OSError, EOFError, asyncio.LimitOverrunError) as error:
             why = str(error) or type(error).__name__
             raise MigrationError(f"the source broke off: {why}") from error
@@ -69,10 +74,7 @@ class RedisCopyMigration(NativeFileMigration):
             writer.transport.abort()
 
     async def _receive(self, source: "_Source", file: BinaryIO) -> None:
-        length = await source.line()
-        while not length:
-            # It says so while it is at it.
-            length = await source.line()
+        length = await source.content()
         if not length.startswith(b"$"):
             raise MigrationError("the source did not send its data as Redis and Valkey do")
         mark = length[5:] if length.startswith(b"$EOF:") else b""
@@ -119,7 +121,7 @@ class _Source:
         encoded = [word.encode() for word in words]
         told = b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in encoded)
         self._writer.write(b"*%d\r\n%s" % (len(words), told))
-        answer = await self.line()
+        answer = await self.content()
         if answer.startswith(b"+"):
             return
         said = bounded(answer[1:].decode(errors="replace"))
@@ -129,6 +131,12 @@ class _Source:
     async def line(self) -> bytes:
         async with asyncio.timeout(self._silence_s):
             return (await self._reader.readuntil(b"\n")).rstrip(b"\r\n")
+
+    async def content(self) -> bytes:
+        """The next line that is not empty, by which it says that it is still at it."""
+        while not (line := await self.line()):
+            pass
+        return line
 
     async def block(self, most: int) -> bytes:
         """Raises EOFError where it has ended."""

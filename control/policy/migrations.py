@@ -22,14 +22,15 @@ class MigrationTarget:
 
     formats: tuple[str, ...]
     connects: bool = True
+    syncs: bool = False
     goes_back: bool = False
     """Whether the sync can be turned round after the cutover."""
 
 
 _POSTGRES: Final = MigrationTarget(
-    ("postgres_custom", "postgres_plain", "postgres_directory"), goes_back=True
+    ("postgres_custom", "postgres_plain", "postgres_directory"), syncs=True, goes_back=True
 )
-_MYSQL: Final = MigrationTarget(("mysql_dump",))
+_MYSQL: Final = MigrationTarget(("mysql_dump",), connects=False)
 _RESP: Final = MigrationTarget(("rdb",))
 TARGETS: Final[Mapping[str, MigrationTarget]] = MappingProxyType(
     {
@@ -39,7 +40,7 @@ TARGETS: Final[Mapping[str, MigrationTarget]] = MappingProxyType(
         "mariadb": _MYSQL,
         "redis": _RESP,
         "valkey": _RESP,
-        "duckdb": MigrationTarget(("duckdb", "files"), connects=False),
+        "duckdb": MigrationTarget(("duckdb",), connects=False),
     }
 )
 """By engine; into others nothing can be migrated."""
@@ -62,6 +63,9 @@ def check_request(engine: str, body: Mapping[str, Any]) -> list[Violation]:
     if kind == "upload" and body.get("mode", "copy") != "copy":
         message = "a file has no changes that could follow; choose copy, or migrate by connection"
         found.append(wrong("mode", "kind", message))
+    if kind == "connection" and body.get("mode", "copy") != "copy" and not target.syncs:
+        message = f"a {engine} instance does not follow a source; choose copy"
+        found.append(wrong("mode", "engine", message))
     return found
 
 

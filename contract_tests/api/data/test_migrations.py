@@ -144,6 +144,22 @@ def test_what_an_engine_does_not_take(
     assert refused.json()["errors"][0]["pointer"] == pointer
 
 
+@pytest.mark.parametrize(
+    ("engine", "body", "pointer"),
+    [
+        ("mariadb", {"source": {"kind": "connection"}}, "/source/kind"),
+        ("valkey", {"source": {"kind": "connection"}, "mode": "copy_and_sync"}, "/mode"),
+    ],
+)
+def test_what_no_cell_does_is_refused_before_a_source_is_asked_for(
+    house: House, tenant: Tenant, target: str, engine: str, body: dict[str, Any], pointer: str
+) -> None:
+    _change(house, tenant, target, engine=engine)
+    refused = start(house, tenant, target, **body)
+    is_problem(refused, 422)
+    assert refused.json()["errors"][0]["pointer"] == pointer
+
+
 def test_it_needs_an_instance_that_runs_and_takes_any(
     house: House, tenant: Tenant, target: str
 ) -> None:

@@ -50,7 +50,7 @@ def running(folder: Path, *, diskless: bool) -> Iterator[RedisServer]:
         "requirepass": f'"{PASSWORD}"',
         "save": '""',
         "repl-diskless-sync": "yes" if diskless else "no",
-        "repl-diskless-sync-delay": 0,
+        "repl-diskless-sync-delay": 1,
     }
     content = "".join(f"{name} {value}\n" for name, value in settings.items())
     (folder / "redis.conf").write_text(content)
