@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
+from cell.engines.driver import EngineError
 from cell.engines.log_pieces import CONTENT_BYTES_MAX
 from cell.engines.wal_sources import LogPlace, LogSource
 from cell.instances.chain_archiver import GapError
@@ -91,6 +92,7 @@ class LogReader:
         files = self._source.files(self._site)
         number, offset = cursor.place.file, cursor.place.offset
         descriptor, inode = self._open(cursor, files.get(number))
+        self._refuse_another(files, number, inode)
         is_last = not any(each > number for each in files)
         size = os.fstat(descriptor).st_size
         if size < offset + archived_bytes:
@@ -107,6 +109,17 @@ class LogReader:
                 raise GapError(f"log file {number + 1} was removed before it was archived")
             after = LogCursor(LogPlace(number + 1, 0))
         return LogPiece(cursor.place, content, is_whole, after)
+
+    @staticmethod
+    def _refuse_another(files: dict[int, EnginePath], number: int, inode: int) -> None:
+        """What is kept may be all that is left of a log that was removed, and begun anew."""
+        if not files:
+            raise EngineError("the engine has no log file")
+        if max(files) < number:
+            raise GapError("the log was begun anew")
+        there = find(files[number]) if number in files else None
+        if there is not None and there.st_ino != inode:
+            raise GapError(f"log file {number} is another than the one that was archived")
 
     @staticmethod
     def _later_bytes(files: dict[int, EnginePath], number: int) -> int:

@@ -157,7 +157,9 @@ def test_a_piece_that_is_missing_is_found(site: Site, tmp_path: Path, missing: i
         log_pieces.join(archive.store, 1)
 
 
-@pytest.mark.parametrize("change", ["removed", "shorter", "another", "gap", "long"])
+@pytest.mark.parametrize(
+    "change", ["removed", "shorter", "another", "replaced", "anew", "gone", "gap", "long"]
+)
 def test_what_cannot_go_on_is_told(site: Site, tmp_path: Path, change: str) -> None:
     source = Files(site)
     source.append(b"12345")
@@ -175,9 +177,20 @@ def test_what_cannot_go_on_is_told(site: Site, tmp_path: Path, change: str) -> N
         archive.reader.clear()
         (source.folder / "other").write_bytes(b"123456")
         (source.folder / "other").rename(place)
+    elif change == "replaced":
+        # What is kept of the former is no reason to go on.
+        (source.folder / "other").write_bytes(b"123456")
+        (source.folder / "other").rename(place)
+    elif change == "anew":
+        archive.cursor, archive.partial_bytes = LogCursor(LogPlace(2, 0)), 0
+        source.begin(2)
+        archive.turn(1, killed=False)
+        (source.folder / "2").unlink()
+    elif change == "gone":
+        place.unlink()
     elif change == "gap":
         source.begin(3)
     else:
         source.append(bytes(10_001))
-    with pytest.raises(GapError):
+    with pytest.raises(EngineError if change == "gone" else GapError):
         archive.turn(2, killed=False)

@@ -1,5 +1,6 @@
 """Holds the recovery of engines with log files to any second: what was acknowledged before it."""
 
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -178,4 +179,24 @@ def test_a_server_without_a_log_is_told_and_has_one_after_a_new_start(archiving_
     moment = one.write(1)
     one.archived_until(moment)
     assert one.restored(base, moment) == [1]
+    rig.action(instance_id, "erase")
+
+
+@pytest.mark.timeout(400)
+def test_a_log_that_was_begun_anew_continues_no_chain(archiving_rig: Rig) -> None:
+    """Else moments would be told of which the changes are in no archived file."""
+    one = Archived.make(archiving_rig, engine="mariadb")
+    rig, instance_id = one.rig, one.instance_id
+    one.write(1)
+    base = one.base()
+    known = one.archived_until(one.write(2))["newest_at"]
+    rig.action(instance_id, "pause")
+    shutil.rmtree(rig.home / "instances" / instance_id / "data" / "binlog")
+    rig.action(instance_id, "resume")
+    later = one.write(3)
+    told = until(lambda: one.archiving["gap"], "that the log was begun anew is told")
+    assert "anew" in told["reason"] or "another" in told["reason"]
+    one.refused(base, later, "can be restored")
+    until(lambda: one.archiving["needs_base"], "a new window waits for a backup")
+    assert one.restored(base, known) == [1, 2]
     rig.action(instance_id, "erase")
