@@ -84,6 +84,8 @@ class HostedInstance(InstanceState):
         self.data_lost = False
         self.backup: BackupProgress | None = None
         self.restore: BackupProgress | None = None
+        # While other data takes the place of its own, nothing that it writes is archived.
+        self.is_replaced = False
         # What is told of its archived WAL, where its engine has any.
         self.archiving: Callable[[], dict[str, Any] | None] = lambda: None
         # When the control plane first heard that it is erased (monotonic).

@@ -123,9 +123,11 @@ class Restores:
         slot = CopySlot(self._supervisor.pools.copies, self._supervisor.host, instance)
         async with instance.backups_lock, locked_in_turn(instance, slot):
             instance.refuse_gone("migrate into")
+            instance.is_replaced = True
             try:
                 await self._replace(instance, slot, _Target(None, None, folder))
             finally:
+                instance.is_replaced = False
                 await in_own_thread(replaced_data.clear, instance.site)
 
     async def _replace(self, instance: HostedInstance, slot: CopySlot, target: "_Target") -> None:

@@ -72,7 +72,11 @@ class WalArchives:
         return WalArchiver(instance, source, process, self._parts)
 
     def _is_due(self, instance: HostedInstance) -> bool:
-        if instance.restore is not None or instance.record.desired == "erased":
+        if (
+            instance.restore is not None
+            or instance.is_replaced
+            or instance.record.desired == "erased"
+        ):
             return False
         former = self._running.get(instance.instance_id)
         if former is not None and not former[1].done():

@@ -229,3 +229,19 @@ def test_it_is_cancelled_while_it_is_tried(migrating: Rig, valkey_id: str, dumpe
         assert first.dbsize() == (0 if seen["status"] == "cancelled" else 1000)
     left = migrating.home / "instances"
     assert not [path for path in left.iterdir() if path.name.startswith("inst_verify_")]
+
+
+@pytest.mark.timeout(200)
+def test_what_is_archived_goes_on_with_the_file(migrating: Rig, dumped: bytes) -> None:
+    """The chain of the data before ends, and nothing of it is told to be lost."""
+    instance_id = made(migrating, "valkey", continuous_archiving=True)
+    until(lambda: archiving(migrating, instance_id)["newest_at"], "it is archived")
+    status_is(migrating, instance_id, sent(migrating, instance_id, dumped), "completed")
+    until(lambda: archiving(migrating, instance_id)["newest_at"], "it is archived again")
+    assert archiving(migrating, instance_id)["gap"] is None
+    assert archiving(migrating, instance_id)["needs_base"]
+    migrating.action(instance_id, "erase")
+
+
+def archiving(rig: Rig, instance_id: str) -> dict[str, Any]:
+    return dict(rig.observe(instance_id)["archiving"] or {"newest_at": None})
