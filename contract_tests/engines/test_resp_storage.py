@@ -67,7 +67,11 @@ def refused(own: Any, *words: str) -> bool:
 def fill(subject: Subject, own: Any) -> None:
     """With more data than its limit."""
     add(own)
-    until(lambda: look(subject) and not is_held(subject), "the rewrite has ended")
+    # Of a key that is not there, so that it changes nothing where it is not refused yet.
+    until(
+        lambda: look(subject) and not is_held(subject) and refused(own, "EXPIRE", "no-key", "9"),
+        "the rewrite has ended, and what adds is refused",
+    )
     assert refused(own, "SET", "more", "1")
 
 

@@ -33,11 +33,22 @@ def test_an_engine_takes_its_own_formats(engine: str) -> None:
 
 @pytest.mark.parametrize("engine", rules.TARGETS)
 def test_a_server_has_no_format_and_a_file_no_changes(engine: str) -> None:
-    no_server = [] if engine != "duckdb" else ["/source/kind"]
+    target = rules.TARGETS[engine]
+    no_server = [] if target.connects else ["/source/kind"]
+    no_sync = [] if target.syncs else ["/mode"]
     assert pointers(engine, "connection") == no_server
-    assert pointers(engine, "connection", mode="copy_and_sync") == no_server
+    assert pointers(engine, "connection", mode="copy_and_sync") == [*no_server, *no_sync]
     assert pointers(engine, "connection", "rdb") == [*no_server, "/source/format"]
     assert pointers(engine, "upload", mode="copy_and_sync") == ["/mode"]
+
+
+def test_who_connects_and_who_follows() -> None:
+    connects = {engine for engine, target in rules.TARGETS.items() if target.connects}
+    assert connects == {"postgres", "timescaledb", "redis", "valkey"}
+    assert {engine for engine, each in rules.TARGETS.items() if each.syncs} == {
+        "postgres",
+        "timescaledb",
+    }
 
 
 @pytest.mark.parametrize("engine", rules.TARGETS)

@@ -185,7 +185,7 @@ def test_a_part_that_never_arrives_holds_no_place(
 def test_what_an_engine_does_not_take_is_refused_at_once(migrating: Rig, instance_id: str) -> None:
     other = migrating.make(engine="valkey", engine_version="9.1")
     for target, source, mode in (
-        (other, CONNECTION, "copy"),
+        (other, {"kind": "upload", "format": "duckdb"}, "copy"),
         (instance_id, {"kind": "upload", "format": "rdb"}, "copy"),
         (instance_id, UPLOAD, "copy_and_sync"),
     ):
