@@ -261,6 +261,16 @@ def kill_tree(pid: int) -> None:
     for each in reversed(found):
         with contextlib.suppress(ProcessLookupError):
             os.kill(each, signal.SIGKILL)
+    # One that was not halted in time, as on a busy machine, may have left a child that waits for
+    # its parent for ever.
+    for each in _of_session(pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(each, signal.SIGKILL)
+
+
+def _of_session(leader: int) -> list[int]:
+    """Those that are left of the session that this process had begun, if it had."""
+    return [pid for pid in pids() if (fields := _stat_fields(pid)) and fields[3] == str(leader)]
 
 
 def _halt(pid: int) -> None:

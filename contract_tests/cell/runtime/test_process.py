@@ -78,3 +78,15 @@ def groups_of(pid: int) -> list[Path]:
         if "inst_" in path and (file := base / "cgroup.procs").exists():
             found.append(file)
     return found
+
+
+def test_what_a_process_left_in_its_session_ends_with_it() -> None:
+    """A sandbox that ends while it makes its child leaves it behind, waiting for ever."""
+    words = ["/bin/sh", "-c", "sleep 60 & echo $!; exec sleep 0.1"]
+    with subprocess.Popen(words, start_new_session=True, stdout=subprocess.PIPE) as leader:
+        assert leader.stdout is not None
+        left = int(leader.stdout.readline())
+        leader.wait()
+        assert Path(f"/proc/{left}/stat").exists()
+        processes.kill_tree(leader.pid)
+        until(lambda: not processes._stat_fields(left), "it has ended")
