@@ -76,7 +76,7 @@ class FileMigration:
         elif not is_again:
             raise MigrationError("data was written into the instance meanwhile; it was left as is")
         if self._found is not None and holds.digest != self._found.digest and not is_again:
-            raise MigrationError("the instance has not what the file has")
+            raise MigrationError("the instance does not have what the file has")
         record.verification = verification(holds.tables, holds.rows or 0, [])
         self._passed(holds)
         record.made.pop("swap", None)

@@ -9,6 +9,7 @@ import pytest
 from ulid import ULID
 
 from cell.engines.mysql import binary_log, log_replay
+from cell.engines.mysql.replayed_events import ReplayedEvents
 from cell.layout import Layout
 from cell.runtime import engine_files
 from contract_tests.engines.conftest import UID, Subject
@@ -115,6 +116,17 @@ def test_its_owner_has_no_hold_on_it(running: Subject) -> None:
     for statement in REFUSED:
         with pytest.raises(pymysql.err.OperationalError, match=r"Access denied|secure-timestamp"):
             rows(running, statement)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("quote", [b"'", b'"'])
+def test_a_text_that_is_not_closed_takes_no_longer_than_another(quote: bytes) -> None:
+    """All of the cell waits while it is looked at."""
+    statement = b"CREATE EVENT e /* " + quote + (b"\\" + quote) * 32_000
+    for _ in range(20):
+        found = ReplayedEvents()
+        found._note(b"app", statement)
+        assert found._known == {("app", "e"): "ENABLED"}
 
 
 def test_a_log_is_cut_before_the_second_and_after_its_last_whole_event(tmp_path: Path) -> None:

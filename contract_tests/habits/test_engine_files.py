@@ -34,7 +34,6 @@ CELLS_OWN = {
     "cell/certificates/acme/challenge.py": "the home's",
     "cell/certificates/pki.py": "the home's",
     "cell/engines/log_pieces.py": "what was fetched for a restore, in a folder of the cell's",
-    "cell/engines/mysql/binary_log.py": "what was unpacked for a restore, of the cell's",
     "cell/engines/mysql/log_replay.py": "what was fetched for a restore, of the cell's",
     "cell/engines/mysql/files.py": "a snapshot that is complete, of the cell's",
     "cell/engines/mysql/templates.py": "names in the templates' folder, of the cell's",

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from cell.engines.driver import EngineError
 from cell.engines.mysql import administrator, client
+from cell.engines.mysql import files as data_files
 from cell.engines.wal_sources import LogPlace
 from cell.layout import Site
 from cell.runtime import engine_files
@@ -100,7 +101,7 @@ def _was_ended_in_order(site: Site) -> bool:
 def copy_unfinished(site: Site, target: Path) -> None:
     """Into the copy of a server that was killed: by its log, transactions are ended or undone."""
     if not _was_ended_in_order(site):
-        engine_files.copy_tree(site.data / FOLDER, _made(target))
+        data_files.copy(site.data / FOLDER, target / FOLDER)
 
 
 def put_unfinished(host: Host, site: Site, source: Path) -> None:
@@ -108,14 +109,8 @@ def put_unfinished(host: Host, site: Site, source: Path) -> None:
     folder, owner = site.data / FOLDER, host.owner(site)
     engine_files.remove(folder)
     if (source / FOLDER).is_dir():
-        engine_files.make_folder(folder, owner)
-        for path in sorted((source / FOLDER).iterdir()):
-            engine_files.copy_file(path, folder / path.name, owner)
-
-
-def _made(target: Path) -> Path:
-    (target / FOLDER).mkdir()
-    return target / FOLDER
+        data_files.copy(source / FOLDER, folder)
+        data_files.settle(folder, owner)
 
 
 class BinaryLog:

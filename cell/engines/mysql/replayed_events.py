@@ -23,7 +23,10 @@ _CHANGE: Final = re.compile(
     rb"(?:" + _NAME + rb"\s*\.\s*)?" + _NAME,
     re.IGNORECASE | re.DOTALL,
 )
-_TEXT: Final = re.compile(rb"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"", re.DOTALL)
+# One that is not closed goes on to the end, and is not looked at again from each quote in it.
+_TEXT: Final = re.compile(
+    rb"'(?:[^'\\]|\\.|'')*+(?:'|\\?\Z)|\"(?:[^\"\\]|\\.|\"\")*+(?:\"|\\?\Z)", re.DOTALL
+)
 _BODY: Final = re.compile(rb"\bDO\b", re.IGNORECASE)
 _STATUS: Final = re.compile(rb"\b(ENABLE|DISABLE)\b(\s+ON\s+(?:SLAVE|REPLICA)\b)?", re.IGNORECASE)
 _RENAMED: Final = re.compile(
