@@ -18,6 +18,7 @@ from cell.runtime.own_threads import in_own_thread
 BLOCK_BYTES: Final = 1 << 20
 # As a server ends what it sends while it makes it.
 MARK_BYTES: Final = 40
+EMPTY_LINE_S: Final = 0.1
 RIGHTS: Final = "the user needs the rights +ping, +psync and +replconf"
 
 
@@ -57,10 +58,10 @@ class RedisCopyMigration(NativeFileMigration):
             raise MigrationError(f"the source broke off: {why}") from error
 
     @contextlib.asynccontextmanager
-    async def _asked(self) -> AsyncIterator["_Source"]:
+    async def _asked(self) -> AsyncIterator["ServerSource"]:
         """A connection on which the data comes next."""
         reader, writer = await self.conduit.connect()
-        source = _Source(reader, writer, self.work.settings.migration_silence_s)
+        source = ServerSource(reader, writer, self.work.settings.migration_silence_s)
         try:
             uri = self.conduit.source
             if uri.password:
@@ -73,7 +74,7 @@ class RedisCopyMigration(NativeFileMigration):
         finally:
             writer.transport.abort()
 
-    async def _receive(self, source: "_Source", file: BinaryIO) -> None:
+    async def _receive(self, source: "ServerSource", file: BinaryIO) -> None:
         length = await source.content()
         if not length.startswith(b"$"):
             raise MigrationError("the source did not send its data as Redis and Valkey do")
@@ -87,7 +88,7 @@ class RedisCopyMigration(NativeFileMigration):
         await self._fill(source, file, wanted, mark, most)
 
     async def _fill(
-        self, source: "_Source", file: BinaryIO, wanted: int | None, mark: bytes, most: int
+        self, source: "ServerSource", file: BinaryIO, wanted: int | None, mark: bytes, most: int
     ) -> None:
         progress = self.work.record.progress = MigrationProgress(0, wanted)
         came, tail = 0, b""
@@ -108,7 +109,7 @@ class RedisCopyMigration(NativeFileMigration):
         self.work.record.total_bytes = progress.bytes_total = came
 
 
-class _Source:
+class ServerSource:
     """What is said to it and what it answers; nothing of a secret is in an error."""
 
     def __init__(
@@ -133,9 +134,11 @@ class _Source:
             return (await self._reader.readuntil(b"\n")).rstrip(b"\r\n")
 
     async def content(self) -> bytes:
-        """The next line that is not empty, by which it says that it is still at it."""
+        """The next line that is not empty, by which it says each second that it is still at it."""
         while not (line := await self.line()):
-            pass
+            # What has arrived is read without waiting: from one that sends nothing else, the cell
+            # would hear nobody but it.
+            await asyncio.sleep(EMPTY_LINE_S)
         return line
 
     async def block(self, most: int) -> bytes:

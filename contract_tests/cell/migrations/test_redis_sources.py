@@ -1,12 +1,15 @@
 """A running Redis becomes the data of a Valkey, or the reason is told and nothing is changed."""
 
+import asyncio
 import socketserver
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, cast
 
 import pytest
 
+from cell.migrations.redis_sources import ServerSource
 from contract_tests.cell.migrations import redis_server
 from contract_tests.cell.migrations.migration_calls import (
     CONNECTION,
@@ -158,6 +161,23 @@ def speaking(parts: list[object]) -> Iterator[int]:
         finally:
             ended.set()
             server.shutdown()
+
+
+def test_a_source_of_empty_lines_holds_nobody_up() -> None:
+    lines = 10
+
+    async def turns_of_others() -> int:
+        reader = asyncio.StreamReader()
+        reader.feed_data(b"\r\n" * lines + b"$5\r\n")
+        listening = asyncio.create_task(ServerSource(reader, cast("Any", None), 10.0).content())
+        turns = 0
+        while not listening.done():
+            turns += 1
+            await asyncio.sleep(0)
+        assert await listening == b"$5"
+        return turns
+
+    assert asyncio.run(turns_of_others()) > lines
 
 
 @pytest.mark.timeout(300)
