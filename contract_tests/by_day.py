@@ -27,11 +27,13 @@ OF_KINDS: Final = ((OF_DATABASES, DIALECTS), (OF_ENGINES, ENGINES), (OF_REQUESTS
 def one_in(step: int, values: Iterable[Any], *, several: bool = False) -> list[Any]:
     """For `parametrize`: each of them at night, by day the first and one in `step` after it.
 
-    With `several`, each is a tuple of the values of several parameters.
+    With `several`, each is a tuple of the values of several parameters. What is a case with marks
+    of its own already keeps those.
     """
+    case = type(pytest.param())
     return [
         each
-        if place % step == 0
+        if place % step == 0 or isinstance(each, case)
         else pytest.param(*(each if several else (each,)), marks=pytest.mark.nightly)
         for place, each in enumerate(values)
     ]

@@ -199,7 +199,7 @@ LAYOUT = {
         "operationId: queues.list\n      tags: [Queues]",
         "operationId: queues.list\n      tags: [Engines]",
     ),
-    "tags: Queues is in 0 groups": ("openapi.yaml", "tags: [Queues]", "tags: []"),
+    "tags: Queues is in 0 groups": ("openapi.yaml", "Migrations, Queues]", "Migrations]"),
     "/v1/stray: describe it in the file of its area": (
         "openapi.yaml",
         "\nwebhooks:\n",
