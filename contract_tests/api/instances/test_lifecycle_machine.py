@@ -51,8 +51,10 @@ HIDDEN = {"deleted", "erased"}
 NAMES = ["ada", "bob"]
 INSTANCES_MAX = 3
 WHICH = st.integers(0, INSTANCES_MAX - 1)
-# The rarest of all wrong transitions was found on the fifth walk.
-WALKS_MAX = 20
+# The rarest of all wrong transitions was found on the 50th walk.
+WALKS_MAX = 100
+# These are refused before, as nothing takes an erasure back.
+REFUSED_BEFORE = {"delete": {"erasing", "erased"}}
 
 
 @dataclass
@@ -276,7 +278,8 @@ def test_the_machine_finds_a_transition_that_is_wrong(
 
         return move
 
-    for status in [*SETTLES, "running", "paused", *HIDDEN]:
+    statuses = {*SETTLES, "running", "paused", *HIDDEN} - REFUSED_BEFORE.get(verb, set())
+    for status in sorted(statuses):
         monkeypatch.setattr(Instance, "_move", wrong_in(status))
         with pytest.raises(AssertionError):
             walk_often(house)
