@@ -35,6 +35,10 @@ SHORTCUT_MODULES: Final = {
     "profiles": ("clients.cli.profiles", "List, choose, change and remove profiles."),
     "completion": ("clients.cli.completion", "Show or install shell completion."),
 }
+# Another name for a command of the document: its group, its name there, and the line for --help.
+ALIASES: Final = {
+    "restore": ("backups", "restore", "Restore a backup, or an instance to a point in time."),
+}
 # These have commands of the document beside their own. No others: a server could put its commands
 # in the place of those that change profiles, or be sent what is meant for another server.
 DOCUMENTED_TOO: Final = frozenset({"credentials"})
@@ -68,17 +72,20 @@ class RootGroup(Group):
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # noqa: ARG002  typer's signature
         nouns = [name for name in _groups(self._at_hand) if name not in self.commands]
-        return sorted({*SHORTCUT_MODULES, *nouns}) + list(self.commands)
+        return sorted({*SHORTCUT_MODULES, *ALIASES, *nouns}) + list(self.commands)
 
     def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]  # noqa: ARG002  see above
         if cmd_name in self.commands:
             return self.commands[cmd_name]
-        if cmd_name in SHORTCUT_MODULES:
-            summary = SHORTCUT_MODULES[cmd_name][1]
+        if cmd_name in SHORTCUT_MODULES or cmd_name in ALIASES:
+            *_, summary = SHORTCUT_MODULES.get(cmd_name) or ALIASES[cmd_name]
             return TyperCommand(name=cmd_name, help=summary, rich_help_panel=SHORTCUTS)
         return _noun_group(self._at_hand, cmd_name)
 
     def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:  # type: ignore[override]
+        if args[0] in ALIASES:
+            *words, _ = ALIASES[args[0]]
+            args = [*words, *args[1:]]
         name = args[0]
         if name in self.commands:
             return super().resolve_command(ctx, args)
@@ -184,7 +191,7 @@ def root(
 
 def command_names() -> list[str]:
     """Answer the names of all client commands, those of the document included."""
-    return sorted({*SHORTCUT_MODULES, *_groups(command_context.document_at_hand([]))})
+    return sorted({*SHORTCUT_MODULES, *ALIASES, *_groups(command_context.document_at_hand([]))})
 
 
 def run(argv: list[str]) -> int:

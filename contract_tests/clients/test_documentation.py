@@ -8,7 +8,7 @@ import typer
 
 from clients import errors
 from clients.cli import app, command_names, failures
-from clients.cli.app import SHORTCUT_MODULES
+from clients.cli.app import ALIASES, SHORTCUT_MODULES
 from clients.cli.output import Format
 from clients.profiles import VARIABLES
 from contract_tests.clients.conftest import Cli
@@ -36,7 +36,7 @@ def test_each_documented_command_exists_with_its_options(
     argv = words(line)
     if argv[0] in SERVER_COMMANDS or argv[0].startswith("-"):
         return
-    nested = argv[0] not in SHORTCUT_MODULES or argv[0] in {"profiles", "completion"}
+    nested = argv[0] not in {*SHORTCUT_MODULES, *ALIASES} or argv[0] in {"profiles", "completion"}
     named = argv[:2] if nested or argv[1:2] in (["reveal"], ["rotate"]) else argv[:1]
     help_page = cli(*[one for one in named if not one.startswith("-")], "--help")
     assert help_page.code == 0, help_page.err
@@ -45,8 +45,9 @@ def test_each_documented_command_exists_with_its_options(
 
 
 def test_every_shortcut_is_documented() -> None:
-    assert not [name for name in SHORTCUT_MODULES if f"menagerie {name}" not in PAGE]
-    assert set(SHORTCUT_MODULES) < set(command_names())
+    shortcuts = {*SHORTCUT_MODULES, *ALIASES}
+    assert not [name for name in shortcuts if f"menagerie {name}" not in PAGE]
+    assert shortcuts < set(command_names())
 
 
 def test_every_variable_and_profile_key_is_documented() -> None:

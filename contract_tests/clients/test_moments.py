@@ -25,15 +25,16 @@ def test_a_time_without_an_offset_is_utc(
     assert ("UTC" in capsys.readouterr().err) is is_told
 
 
+@pytest.mark.parametrize("command", [("backups", "restore"), ("restore",)], ids=" ".join)
 def test_a_restore_to_a_moment_needs_no_name_of_a_backup(
-    home: object, plane: ControlPlane, cli: Cli
+    home: object, plane: ControlPlane, cli: Cli, command: tuple[str, ...]
 ) -> None:
     sales = plane.world.add("sales")
-    ran = cli("backups", "restore", "sales")
+    ran = cli(*command, "sales")
     assert ran.code == 2
     assert "BACKUP" in ran.err
     assert "--at" in ran.err
-    ran = cli("backups", "restore", "sales", "--at", "2026-11-22 10:00")
+    ran = cli(*command, "sales", "--at", "2026-11-22 10:00")
     assert "--at: taken as 2026-11-22 10:00:00 UTC" in ran.err
     assert plane.asked("GET", f"{sales['id']}/backups"), "one that can be restored is looked for"
 
