@@ -2,6 +2,9 @@
 
 Such work belongs in a thread. What is looked for: calls in coroutines of `cell/` that remove, copy
 or walk over folders, and calls of plain functions that do, however far below.
+
+Nor does the loop listen to one peer alone: what has arrived is read without waiting, so whoever
+sends thousands of small pieces keeps it busy until they are read.
 """
 
 import ast
@@ -28,6 +31,15 @@ ALLOWED = {
     "cell.engines.postgres.extensions.called": "the extensions of an installation",
     "cell.engines.postgres.installation.alone": "entered in a thread",
     "cell.instances.activity.read": "a file for each process of the gateway",
+}
+# What reads in pieces that a peer chooses, and what lets others have their turn.
+READS = {"readuntil", "readline", "readexactly"}
+TURNS = {
+    "cell.engines.resp.connection._line": "sleeps after so many lines",
+    "cell.engines.resp.connection._answer": "after a line",
+    "cell.migrations.conduit.greeting": "ends after so many bytes",
+    "cell.migrations.postgres.psql._until": "sleeps after so many lines",
+    "cell.migrations.redis_sources.line": "whoever asks sleeps after an empty one, and asks for few",
 }
 CELL = [path for path in FILES if path.relative_to(ROOT).parts[0] == "cell"]
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -114,3 +126,15 @@ def test_no_coroutine_of_a_cell_walks_over_folders() -> None:
     ]
     assert not [one for one in wrong if one.rpartition(" ")[2] not in ALLOWED]
     assert {one.rpartition(" ")[2] for one in wrong} >= ALLOWED.keys(), "allowed in vain"
+
+
+def test_each_coroutine_that_reads_small_pieces_gives_others_their_turn() -> None:
+    reading = {
+        name
+        for code in map(Code, CELL)
+        for name, node in code.functions()
+        if isinstance(node, ast.AsyncFunctionDef)
+        for called, _ in code.calls(node)
+        if called.rpartition(".")[2] in READS
+    }
+    assert reading == TURNS.keys(), "say above what lets others have their turn"
