@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 Version = tuple[int, ...]
@@ -42,9 +43,14 @@ SERVERS: Final = {
     "mysql": Server("mysqld", re.compile(r"Ver ([\d.]+)(?![\d.]|-MariaDB)"), (8, 0, 16), (9,)),
     "redis": Server("redis-server", re.compile(r"Redis server v=([\d.]+)"), (7, 0)),
 }
+# An engine that is an extension of another: by the file that PostgreSQL finds it by.
+EXTENSIONS: Final = {"timescaledb": "*/extension/timescaledb.control"}
+POSTGRESQL: Final = Path("/usr/share/postgresql")
 
 
 def lacking(engine: str) -> str | None:
     """Why the engine cannot run on this machine; None where it must."""
+    if engine in EXTENSIONS and not any(POSTGRESQL.glob(EXTENSIONS[engine])):
+        return f"no extension {engine} is installed"
     server = SERVERS.get(engine)
     return None if server is None or server.is_installed() else server.wanted

@@ -18,7 +18,7 @@ from contract_tests import kernel
 LISTED_ONLY: Final = "LISTED_SKIPS_ONLY"
 LISTED: Final = {
     r"no driver found (mysql|timescaledb)\b": "neither Debian nor a wheel has them",
-    r"no mysqld of version": "as above",
+    r"no mysqld of version|no extension timescaledb": "as above",
     r"(no driver found postgres|no PostgreSQL) 15\b": "some releases of Debian have it",
     r"valkey-cli is not installed": "Debian 12 has none, and the wheel has the server alone",
     r"only (duckdb|mariadb|redis|valkey) \S+ runs here": "one version of it can be had",

@@ -17,7 +17,7 @@ from specserver import Operation
 SHORT, LONG = 2, 1000
 MODES = {"right": GenerationMode.POSITIVE, "wrong": GenerationMode.NEGATIVE}
 # Rules that a document cannot say: a cursor that was given out, what plan and catalogue allow.
-_BEYOND_SCHEMAS = {"cursor", "quota", "future", "date-time"}
+_BEYOND_SCHEMAS = {"cursor", "quota", "future", "date-time", "engine"}
 _BY_POLICY = {
     *("instances.create", "instances.update", "branches.create", "orgs.create"),
     *("network.replace", "domains.create"),

@@ -39,7 +39,7 @@ TURNS = {
     "cell.engines.resp.connection._answer": "after a line",
     "cell.migrations.conduit.greeting": "ends after so many bytes",
     "cell.migrations.postgres.psql._until": "sleeps after so many lines",
-    "cell.migrations.redis_sources.line": "whoever asks sleeps after an empty one, and asks for few",
+    "cell.migrations.redis_sources.line": "who asks for few, and sleeps after an empty one",
 }
 CELL = [path for path in FILES if path.relative_to(ROOT).parts[0] == "cell"]
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -24,7 +24,7 @@ async def main():
     headers = {"authorization": "Bearer a-secret-key"}
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://x", headers=headers) as c:
-        for body in ({"title": "Emma", "year": 1815}, {"year": 3, "colour": "red"}):
+        for body in ({"title": "Emma", "year": 1815}, {"year": 3, "color": "red"}):
             print((await c.post("/books", json=body)).text)
         print((await c.get("/books?limit=5")).text)
         print((await c.get("/books/1")).text)
