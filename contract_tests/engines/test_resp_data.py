@@ -11,7 +11,7 @@ import redis
 from ulid import ULID
 
 from cell.engines.driver import EngineError
-from cell.engines.resp import files
+from cell.engines.resp import connection, files
 from cell.runtime.engine_files import EnginePath
 from cell.specification import Size
 from contract_tests.engines.conftest import UID, Subject, on_either_resp
@@ -40,6 +40,21 @@ def administrator(subject: Subject) -> redis.Redis:
     password = secret(subject)
     path = str(subject.site.socket)
     return redis.Redis(unix_socket_path=path, username="menagerie", password=password)
+
+
+def test_a_copy_gives_up_an_engine_that_answers_nobody(
+    running: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who looks whether an engine is well waits for the lock that the copy has."""
+    monkeypatch.setattr(connection, "ANSWER_WITHIN_S", 0.5)
+    with contextlib.suppress(*LOST), client(running, socket_timeout=0.5) as own:
+        # No script that is stopped: it is within one call.
+        own.eval("return string.find(string.rep('a', 1e5), string.rep('a?', 1e5) .. 'b')", 0)
+    driver = running.driver
+    copying = driver.snapshot(running.site, running.process, running.login, tmp_path / "copy")
+    with pytest.raises(EngineError, match="no answer within"):
+        running.run(copying)
+    running.kill()
 
 
 def test_a_killed_engine_keeps_every_write_it_acknowledged(running: Subject) -> None:

@@ -12,6 +12,9 @@ END = b"\r\n"
 # The engine is its owner's: an answer may be large on purpose, or be none at all.
 ANSWER_BYTES_MAX = 4 * 2**20
 DEPTH_MAX = 16
+# However long a connection may last: an engine that answers nobody is found out once whoever holds
+# its lock has given up.
+ANSWER_WITHIN_S = 15.0
 # So many lines are read until others have their turn: an answer may be there as a whole.
 LINES_A_TURN = 1_000
 Answer: TypeAlias = "str | list[Answer]"
@@ -39,7 +42,7 @@ class RespConnection:
         self._lines = 0
 
     async def ask(self, *words: str) -> str:
-        """The answer as text; raises RefusalError for an error, ConnectionError for none."""
+        """The answer as text; raises RefusalError for an error, OSError for none (in time)."""
         return "\n".join(await self.ask_list(*words))
 
     async def ask_list(self, *words: str) -> list[str]:
@@ -60,9 +63,15 @@ class RespConnection:
         parts += [b"$%d\r\n%s\r\n" % (len(word), word) for word in encoded]
         self._writer.write(b"".join(parts))
         self._left = ANSWER_BYTES_MAX
+        limit = asyncio.timeout(ANSWER_WITHIN_S)
         try:
-            await self._writer.drain()
-            return await answer()
+            async with limit:
+                await self._writer.drain()
+                return await answer()
+        except TimeoutError as error:
+            if limit.expired():
+                raise TimeoutError(f"no answer within {ANSWER_WITHIN_S:.0f} s") from error
+            raise
         except asyncio.IncompleteReadError as error:
             raise ConnectionResetError("the engine closed the connection") from error
         except (asyncio.LimitOverrunError, ValueError) as error:
