@@ -135,7 +135,7 @@ class ServerSource:
 
     async def content(self) -> bytes:
         """The next line that is not empty, by which it says each second that it is still at it."""
-        while not (line := await self.line()):
+        while not (line := await self.line()):  # noqa: ASYNC110 - what is waited for is sent
             # What has arrived is read without waiting: from one that sends nothing else, the cell
             # would hear nobody but it.
             await asyncio.sleep(EMPTY_LINE_S)

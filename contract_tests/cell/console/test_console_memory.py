@@ -17,6 +17,7 @@ CROWD = 6
 # What a process has taken before it enters the group.
 OUTSIDE_BYTES = CROWD * 16 * 2**20
 # A row of 300 MB in parts, so that the engine has enough of its own memory for it.
+TOO_LATE = "the statement was stopped because it exceeded the console's time limit"
 HUGE = "SELECT " + ", ".join(["repeat('x', 50000000)"] * 6)
 
 
@@ -78,7 +79,8 @@ def test_huge_rows_of_a_crowd_stay_within_what_the_console_has(
                 beside.append(other.run("SELECT 42"))
             answers = [each.result().json() for each in asked]
         told = {answer.get("error", TOO_MUCH) for answer in answers}
-        assert told == {TOO_MUCH}
+        # On a machine that is busy with other tests, one may end before it has so much.
+        assert told - {TOO_LATE} == {TOO_MUCH}
         assert [answer for answer in beside if answer.get("rows") != [["42"]]] == []
         assert watch.most < CONSOLE_BYTES + OUTSIDE_BYTES
 
