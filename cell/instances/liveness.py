@@ -43,10 +43,11 @@ async def check(instance: HostedInstance, login: Login, settings: CellSettings) 
     instance.looked_at = now = time.monotonic()
     if health is Health.CHANGED:
         await login_checks.check(instance)
-    if health in WELL or instance.lock.locked() or instance.process is not process:
+    if health in WELL or instance.process is not process or process.is_held_still:
         # Held still for a copy, it answers nobody either.
         instance.unwell_since = None
         return
+    # Who has the lock by now, as a copy that begins again and again, waits for it in vain as well.
     if instance.unwell_since is None:
         instance.unwell_since = began
     limit_s = settings.stuck_after_s if health is Health.STUCK else settings.silent_after_s

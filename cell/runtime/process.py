@@ -102,6 +102,10 @@ class Process:
         """Nothing of the engine runs meanwhile; False where it could not all be stopped."""
         return self._signals.held(self.members)
 
+    @property
+    def is_held_still(self) -> bool:
+        return self._signals.are_held
+
     def resume(self) -> None:
         """Lets an engine go on that was held still when its cell died."""
         go_on(self.members())

@@ -27,6 +27,11 @@ class StopSignals:
         self._holders = 0
         self._told: set[int] = set()
 
+    @property
+    def are_held(self) -> bool:
+        # Without the lock, which takes up to `STOP_FOR_S` while they are brought to a halt.
+        return self._holders > 0
+
     @contextlib.contextmanager
     def held(self, members: Callable[[], list[int]]) -> Iterator[bool]:
         """False where some would not be stopped. `members` answers the pids there are now."""

@@ -147,6 +147,30 @@ def test_an_engine_that_says_nothing_is_started_again(
         assert "it does not respond to logins" in started_again(rig, instance_id)
 
 
+@on_either
+@pytest.mark.nightly
+def test_copies_that_begin_again_and_again_hide_no_silence(
+    rig: Rig, host: Host, engine: str
+) -> None:
+    instance_id = order(rig, host, engine)
+    path = f"/v1/instances/{instance_id}/actions/snapshot"
+    done = threading.Event()
+
+    def copy() -> None:
+        while not done.wait(0.1):
+            rig.act("POST", path, {"label": "again"})
+
+    copying = threading.Thread(target=copy)
+    copying.start()
+    try:
+        until(lambda: rig.observe(instance_id)["status"] == "running", "it runs")
+        os.kill(rig.engine_pid(instance_id), signal.SIGSTOP)
+        assert "it does not respond to logins" in started_again(rig, instance_id)
+    finally:
+        done.set()
+        copying.join()
+
+
 @pytest.mark.nightly
 def test_an_engine_without_a_thread_for_the_cell_is_started_again(rig: Rig, host: Host) -> None:
     """Nobody's credential could be ended at it."""
