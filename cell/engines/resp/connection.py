@@ -63,15 +63,12 @@ class RespConnection:
         parts += [b"$%d\r\n%s\r\n" % (len(word), word) for word in encoded]
         self._writer.write(b"".join(parts))
         self._left = ANSWER_BYTES_MAX
-        limit = asyncio.timeout(ANSWER_WITHIN_S)
         try:
-            async with limit:
+            async with asyncio.timeout(ANSWER_WITHIN_S):
                 await self._writer.drain()
                 return await answer()
         except TimeoutError as error:
-            if limit.expired():
-                raise TimeoutError(f"no answer within {ANSWER_WITHIN_S:.0f} s") from error
-            raise
+            raise TimeoutError(f"no answer within {ANSWER_WITHIN_S:.0f} s") from error
         except asyncio.IncompleteReadError as error:
             raise ConnectionResetError("the engine closed the connection") from error
         except (asyncio.LimitOverrunError, ValueError) as error:

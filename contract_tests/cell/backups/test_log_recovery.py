@@ -9,10 +9,10 @@ import pytest
 
 from contract_tests.cell.backups.backup_calls import left_beside
 from contract_tests.cell.backups.recovering import Archived, at, cell, mysql_session, now
+from contract_tests.cell.backups.test_backups import REDIS
 from contract_tests.cell.rig import Rig, until
 
-# Both of the protocol have one driver: by day one of them shows it.
-ENGINES = ["valkey", pytest.param("redis", marks=pytest.mark.nightly), "mariadb"]
+ENGINES = ["valkey", REDIS, "mariadb"]
 
 
 @pytest.mark.timeout(400)

@@ -16,8 +16,8 @@ from contract_tests.cell.rig import LARGER, Rig, running
 CROWD = 6
 # What a process has taken before it enters the group.
 OUTSIDE_BYTES = CROWD * 16 * 2**20
-# A row of 300 MB in parts, so that the engine has enough of its own memory for it.
 TOO_LATE = "the statement was stopped because it exceeded the console's time limit"
+# A row of 300 MB in parts, so that the engine has enough of its own memory for it.
 HUGE = "SELECT " + ", ".join(["repeat('x', 50000000)"] * 6)
 
 
