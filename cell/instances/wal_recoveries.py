@@ -41,9 +41,14 @@ class WalRecoveries:
         chain = chains.get(base.chain_id) if base else None
         if base is None or chain is None:
             raise Conflict(f"no WAL is archived that continues the backup {backup_id}")
-        newest_at = time.time() if is_at_rest(chain) else chain.newest_at
+        newest_at = (time.time() if is_at_rest(chain) else chain.newest_at) or 0.0
         at = chain.rounded(at)
-        if not base.consistent_at <= at <= (newest_at or 0.0):
+        if newest_at < base.consistent_at:
+            raise Conflict(
+                f"no moment after the backup {backup_id} is archived yet: the first one will be"
+                f" {moment(base.consistent_at)}"
+            )
+        if not base.consistent_at <= at <= newest_at:
             raise Conflict(
                 f"from the backup {backup_id}, moments from {moment(base.consistent_at)} to"
                 f" {moment(newest_at)} can be restored, and not {moment(at)}"

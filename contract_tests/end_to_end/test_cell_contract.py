@@ -105,11 +105,16 @@ def test_an_instance_is_restored_in_place(cell: CellClient, instance: str) -> No
         cell.restore(instance, missing, key=f"restore-{missing}:restore", lease=1)
 
 
-def test_an_engine_without_wal_is_restored_to_no_moment(cell: CellClient, instance: str) -> None:
+def test_an_engine_without_wal_is_restored_to_no_moment(
+    cell: CellClient, spec: Callable[..., dict[str, Any]]
+) -> None:
+    instance = new_id()
+    without = spec(instance, engine="duckdb", engine_version="1.5")
+    cell.put(instance, without, key=f"put-{instance}:put", lease=1)
     told = cell.set_archiving(instance, wanted=True, key=f"tell-{instance}:tell", lease=1)
     assert (told["instance_id"], told["status"]) == (instance, "running")
     backup_id, at = back_up(cell, instance), "2026-11-26T12:00:00.000Z"
-    with pytest.raises(CellRefused, match="no WAL"):
+    with pytest.raises(CellRefused, match="the engine of the instance has no WAL"):
         cell.restore(instance, backup_id, at, key=f"restore-{instance}:restore", lease=1)
 
 

@@ -193,7 +193,7 @@ class FakeCell:
         def act(file: sqlite3.Connection, observed: Answer) -> Answer:
             if backup_id not in fake_backups.stored(file, instance_id):
                 raise CellRefused(f"there is no backup {backup_id} in the store")
-            if at is not None and observed["engine"] != "postgres":
+            if at is not None and observed["engine"] == "duckdb":
                 raise CellRefused("the engine of the instance has no WAL to recover from")
             came = {"restored_from": backup_id, "restored_at": at}
             restored = {**observed, "status": "running", **came}

@@ -71,6 +71,6 @@ def _why(instance: Instance, found: list[MomentRange]) -> str:
     if not rules.is_supported(instance.engine):
         return f"{instance.engine} does not support point-in-time recovery"
     if not found:
-        return "the instance has no moments that can be restored; see its PITR window"
+        return "the instance has no moments that can be restored yet; its PITR window says why"
     spans = [f"from {timestamp(one.begins_at)} to {timestamp(one.ends_at)}" for one in found[-3:]]
     return f"choose a moment {', or '.join(spans)}"
