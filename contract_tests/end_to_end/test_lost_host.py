@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -105,7 +106,7 @@ def lost(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lost]:
 
 
 def write_all(first: Installation, made: Lost) -> None:
-    for engine in ENGINES:
+    def write(engine: str) -> None:
         made.ids[engine] = order(first, engine=engine, name=engine)["id"]
         made.places[engine] = place_of(first, made.ids[engine])
         with connect(engine, made.places[engine]) as session:
@@ -115,6 +116,9 @@ def write_all(first: Installation, made: Lost) -> None:
         # Not in the backup, and so not restorable.
         with connect(engine, made.places[engine]) as session:
             session.write([99])
+
+    with ThreadPoolExecutor() as several:
+        list(several.map(write, ENGINES))
 
 
 def recovered(made: Lost, surroundings: dict[str, str], *told: str) -> None:
