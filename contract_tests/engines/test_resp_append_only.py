@@ -12,6 +12,8 @@ WORDS = st.one_of(
     st.binary(max_size=12),
     # What a value may look like, and is not.
     st.sampled_from([b"#TS:5\r\n", b"\r\n#TS:9\r\n*1\r\n$5\r\nMULTI\r\n", b"MULTI", b"exec"]),
+    # Python reads no number of more than 4,300 digits.
+    st.sampled_from([b"#TS:" + b"9" * 5000, b"\r\n#TS:" + b"9" * 12 + b"\r\n"]),
 )
 COMMANDS = st.lists(WORDS, max_size=3).map(lambda words: [b"SET", *words])
 # In one second: commands by themselves, or of a transaction that is over.

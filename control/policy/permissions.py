@@ -26,7 +26,8 @@ CATALOGUE: Final[Mapping[str, str]] = MappingProxyType(
         "backups:read": "see backups, restores and backup settings",
         "backups:write": "make, delete and restore backups, and change backup settings",
         "migrations:read": "see migrations into instances",
-        "migrations:write": "start, cancel and cut over migrations into instances",
+        "migrations:write": "cancel and cut over migrations into instances, and with "
+        "`credentials:reveal` start them",
         "data:export": "download dumps and backups, through a one-time URL",
         "queues:read": "see the queues of an instance and how full they are",
         "queues:write": "create and delete queues, and send, read, delete and archive messages",

@@ -16,6 +16,8 @@ from storage.data.migrations import Migration
 from storage.instances.instances import Instance
 
 Body = dict[str, Any]
+# What is in a source is run as the owner of the database, and may make a login that stays.
+AS_THE_OWNER = "credentials:reveal"
 
 
 def list_(call: OrgCall, limit: int, cursor: str | None = None, status: str | None = None) -> Body:
@@ -34,6 +36,7 @@ def list_in_instance(
 
 
 def create(call: OrgCall, instance: Instance, body: Body) -> Reply:
+    call.require(AS_THE_OWNER, instance.team_id)
     instance.check_running("migrate into")
     if instance.engine not in rules.TARGETS:
         raise Conflict(f"nothing can be migrated into a {instance.engine} instance")
@@ -55,6 +58,7 @@ def get(call: OrgCall, instance: Instance, migration: Migration) -> Body:  # noq
 
 
 def source_url(call: OrgCall, instance: Instance, migration: Migration) -> Body:
+    call.require(AS_THE_OWNER, instance.team_id)
     migration.check_awaits_source()
     call.audit(target=migration.id, detail={"instance": instance.id})
     return _source_url(call, instance, migration)

@@ -106,7 +106,10 @@ def _lets_in(operation: Operation) -> bool:
         or verb.startswith(_OPENING_VERBS)
         or bool(secret_members.names_of(operation.document))
     )
-    return any(map(_SECRET.search, _told(operation))) or (opens and operation.method != "GET")
+    shows = bool(secret_members.answered_by(operation.document))
+    return (
+        shows or any(map(_SECRET.search, _told(operation))) or (opens and operation.method != "GET")
+    )
 
 
 def _waiting(operation: Operation, known: set[str]) -> Iterator[Fault]:

@@ -25,7 +25,9 @@ MANIFEST_BYTES_MAX: Final = 2**20
 _ENTRY: Final = re.compile(r"file (\S+) seq \d+ type ([bi])", re.ASCII)
 _INCREMENT: Final = re.compile(rf"{re.escape(LOG)}\.(\d+)\.incr\.aof", re.ASCII)
 _BASE: Final = re.compile(rf"{re.escape(LOG)}\.(\d+)\.base\.(?:rdb|aof)", re.ASCII)
-_NOTE: Final = re.compile(rb"#TS:(\d+)\r\n")
+# As a server writes it; a value may look like one, and of any length.
+_NOTE: Final = re.compile(rb"#TS:(\d{1,12})\r\n", re.ASCII)
+END: Final = b"\r\n"
 # After so many commands it is looked whether the restore is still wanted.
 COMMANDS_AT_ONCE: Final = 10_000
 LINE_BYTES_MAX: Final = 4096
@@ -128,7 +130,8 @@ def _first_after(content: mmap.mmap, at: int) -> int | None:
             budget.go_on()
         start, (line, offset) = offset, _line(content, offset)
         if line.startswith(b"#"):
-            if line.startswith(b"#TS:") and int(line[4:]) >= at:
+            noted = _NOTE.fullmatch(line + END)
+            if noted is not None and int(noted[1]) >= at:
                 return start if begun is None else begun
             continue
         name, offset = _command(content, line, offset)
@@ -152,7 +155,7 @@ def _command(content: mmap.mmap, line: bytes, offset: int) -> tuple[bytes, int]:
 
 
 def _line(content: mmap.mmap, offset: int) -> tuple[bytes, int]:
-    end = content.find(b"\r\n", offset, offset + LINE_BYTES_MAX)
+    end = content.find(END, offset, offset + LINE_BYTES_MAX)
     if end < 0:
         # What the server was writing when it was killed; it leaves it out, too.
         return b"#", len(content)

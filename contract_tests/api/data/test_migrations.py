@@ -39,6 +39,24 @@ def get(house: House, tenant: Tenant, target: str, migration_id: str) -> dict[st
     return dict(house.get(path, tenant.key).json())
 
 
+def test_what_runs_as_the_owner_needs_the_right_to_the_owners_credential(
+    house: House, tenant: Tenant, target: str
+) -> None:
+    """Else whoever may only migrate has a login of the database that no rotation ends."""
+    scopes = ["migrations:write", "migrations:read", "instances:read"]
+    weak, _ = house.key(tenant.org_id, tenant.owner, "owner", scopes=scopes)
+    is_problem(start(house, tenant, target, weak), 403, "permission_missing")
+    started = start(house, tenant, target).json()["id"]
+    path = f"{tenant.path}/instances/{target}/migrations/{started}/actions"
+    house.settle()
+    is_problem(house.post(f"{path}/source-url", weak), 403, "permission_missing")
+    strong, _ = house.key(
+        tenant.org_id, tenant.owner, "owner", scopes=[*scopes, "credentials:reveal"]
+    )
+    assert house.post(f"{path}/source-url", strong).status_code == 200
+    assert house.post(f"{path}/cancel", weak).status_code == 202
+
+
 def test_the_source_is_sent_to_the_cell(house: House, tenant: Tenant, target: str) -> None:
     answer = start(house, tenant, target, tenant.owner.session, dry_run=True)
     assert answer.status_code == 201, answer.text
