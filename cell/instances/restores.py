@@ -8,7 +8,8 @@ import structlog
 from cell.backups.manifest import BackupName, Manifest
 from cell.backups.repository import Repository
 from cell.backups.sealed_objects import DamagedError
-from cell.engines.driver import EngineError, Login
+from cell.engines.driver import EngineError, FinalError, Login
+from cell.engines.packed_snapshots import archive_of
 from cell.engines.wal_sources import ArchivesWal, RecoveryTarget
 from cell.instances import bounds, replaced_data
 from cell.instances.backups import RETRY_AFTER, InstanceBackups, told
@@ -102,7 +103,9 @@ class Restores:
             turn = CopySlot(pools.copies, host, instance)
             async with bounds.in_turn_unlocked(instance, turn):
                 with budget.limit(found.content.stream_bytes, ended=instance.why_backup_ends):
-                    await self._repository.unpack(found, folder, progress.add)
+                    await self._repository.unpack(
+                        found, folder, progress.add, archive_of(instance.driver)
+                    )
                     if target.plan is not None:
                         await self._recoveries.fetch(target.plan, folder)
             slot = CopySlot(pools.copies, host, instance)
@@ -156,6 +159,8 @@ class Restores:
             if isinstance(error, (EngineError, OSError)):
                 why = for_owner(str(error))
                 detail = f"the restore failed, and the instance has its former data: {why}"
+                if isinstance(error, FinalError):
+                    raise Conflict(detail) from error
                 raise Unavailable(detail, headers=RETRY_AFTER) from error
             raise
         await in_own_thread(replaced_data.keep_new, site)

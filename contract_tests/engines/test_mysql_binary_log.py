@@ -1,6 +1,7 @@
 """MariaDB's binary log: on where it is archived, and kept for as long as a crash needs it."""
 
 import secrets
+import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -119,14 +120,43 @@ def test_its_owner_has_no_hold_on_it(running: Subject) -> None:
 
 
 @pytest.mark.timeout(20)
-@pytest.mark.parametrize("quote", [b"'", b'"'])
-def test_a_text_that_is_not_closed_takes_no_longer_than_another(quote: bytes) -> None:
+@pytest.mark.parametrize("opened", [b"'\\", b'"\\', b"`", b"/*", b"/*!", b"*/", b"#", b"-- "])
+def test_a_text_that_is_not_closed_takes_no_longer_than_another(opened: bytes) -> None:
     """All of the cell waits while it is looked at."""
-    statement = b"CREATE EVENT e /* " + quote + (b"\\" + quote) * 32_000
+    statement = b"CREATE EVENT e " + opened * (64_000 // len(opened))
     for _ in range(20):
-        found = ReplayedEvents()
-        found._note(b"app", statement)
-        assert found._known == {("app", "e"): "ENABLED"}
+        assert statuses(statement) == {("app", "e"): "ENABLED"}
+
+
+def statuses(*statements: bytes) -> dict[tuple[str, str], str]:
+    """As a log with these says, of the schema app."""
+    found = ReplayedEvents()
+    for each in statements:
+        body = struct.pack("<IIBHH", 0, 0, 3, 0, 0) + b"app\0" + each + bytes(4)
+        found.read(binary_log.MAGIC + event(9, 2, body), 0)
+    for schema, words in found._changes:
+        found._note(schema, words)
+    return found._known
+
+
+@pytest.mark.parametrize(
+    ("statement", "status"),
+    [
+        (b"ALTER EVENT e /* disable */ ENABLE", "ENABLED"),
+        (b"ALTER EVENT e -- don't disable\n ENABLE", "ENABLED"),
+        (b"ALTER EVENT e # disable\n ENABLE COMMENT 'disable'", "ENABLED"),
+        (b"ALTER /* it's */ EVENT `e` /*! DISABLE */", "DISABLED"),
+        (b"ALTER EVENT e /*M!100100 DISABLE */", "DISABLED"),
+        (b"ALTER EVENT e ENABLE /*!50720 DISABLE */", "ENABLED"),
+        (b"ALTER EVENT e ENABLE /*! /*! DISABLE */", "ENABLED"),
+        (b"/*!50106 CREATE*/ /*!50106 EVENT `e` ON SCHEDULE EVERY 1 DAY DISABLE DO */", "DISABLED"),
+        (b"ALTER EVENT e DISABLE ON SLAVE", "SLAVESIDE_DISABLED"),
+        (b"ALTER EVENT e COMMENT 'it''s \\' ENABLE'", "DISABLED"),
+    ],
+)
+def test_words_of_comments_and_texts_are_none(statement: bytes, status: str) -> None:
+    created = b"CREATE EVENT e ON SCHEDULE EVERY 1 DAY DISABLE DO SELECT 1"
+    assert statuses(created, statement) == {("app", "e"): status}
 
 
 def test_a_log_is_cut_before_the_second_and_after_its_last_whole_event(tmp_path: Path) -> None:

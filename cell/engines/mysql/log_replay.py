@@ -18,6 +18,7 @@ from cell.engines import log_pieces
 from cell.engines.driver import EngineError, Login
 from cell.engines.mysql import accounts, administrator, binary_log, client, options, private_server
 from cell.engines.mysql.dialects import Dialect
+from cell.engines.mysql.refused_changes import OWN_ENGINE, RefusedChange, refused
 from cell.engines.mysql.replayed_events import ReplayedEvents
 from cell.engines.mysql.servers import ServerInstallation
 from cell.engines.wal_sources import LogPlace
@@ -140,7 +141,7 @@ class LogReplay:
         return end, events
 
     async def _until_applied(self, process: Process, login: Server, end: LogPlace) -> None:
-        is_lenient = False
+        is_lenient, tried = False, set[LogPlace]()
         while True:
             # Whoever deletes the instance does not wait for it.
             budget.spend(0)
@@ -152,15 +153,24 @@ class LogReplay:
                 await client.tell(*login, LENIENT)
                 continue
             if number:
-                raise EngineError(
-                    f"a change in the binary log could not be applied (error {number})"
-                )
+                change = await in_own_thread(self._refused, told)
+                if change.place in tried:
+                    raise change.error(number)
+                tried.add(change.place)
+                await client.tell(*login, change.in_another_way())
+                continue
             file = int(told["Relay_Log_File"].rpartition(".")[2])
             if LogPlace(file, int(told["Relay_Log_Pos"])) >= end:
                 return
+            if told["Slave_SQL_Running"] == "No":
+                # It has done what it was told to do in another way.
+                await client.tell(*login, [OWN_ENGINE, APPLY])
             if not process.alive:
                 raise EngineError("the server ended while it applied the binary log")
             await asyncio.sleep(LOOK_AGAIN_S)
+
+    def _refused(self, told: dict[str, Any]) -> RefusedChange:
+        return refused(self.site.data / RELAY, told)
 
     def _clear(self) -> None:
         engine_files.remove(self.site.data / RELAY)

@@ -23,10 +23,17 @@ _CHANGE: Final = re.compile(
     rb"(?:" + _NAME + rb"\s*\.\s*)?" + _NAME,
     re.IGNORECASE | re.DOTALL,
 )
-# One that is not closed goes on to the end, and is not looked at again from each quote in it.
-_TEXT: Final = re.compile(
-    rb"'(?:[^'\\]|\\.|'')*+(?:'|\\?\Z)|\"(?:[^\"\\]|\\.|\"\")*+(?:\"|\\?\Z)", re.DOTALL
+# What may hold any word: a name in quotes, a text, a comment. One that is not closed goes on to the
+# end, and is not looked at again from each quote in it.
+_OPAQUE: Final = re.compile(
+    rb"(?P<name>`(?:[^`]|``)*+(?:`|\Z))"
+    rb"|'(?:[^'\\]|\\.|'')*+(?:'|\\?\Z)|\"(?:[^\"\\]|\\.|\"\")*+(?:\"|\\?\Z)"
+    rb"|/\*(?P<run>M?!(?P<version>\d{0,6}))?(?P<inside>.*?)(?:\*/|\Z)"
+    rb"|(?P<line>(?:#|--(?=\s))[^\n]*)",
+    re.DOTALL,
 )
+# Comments for these versions are MySQL's alone.
+MYSQL_ALONE: Final = range(50700, 100_000)
 _BODY: Final = re.compile(rb"\bDO\b", re.IGNORECASE)
 _STATUS: Final = re.compile(rb"\b(ENABLE|DISABLE)\b(\s+ON\s+(?:SLAVE|REPLICA)\b)?", re.IGNORECASE)
 _RENAMED: Final = re.compile(
@@ -50,8 +57,8 @@ class ReplayedEvents:
         for offset, kind, _, length in binary_log.events(content):
             if kind == QUERY and offset >= begins:
                 schema, statement = _query(content, offset, length)
-                if _CHANGE.match(statement):
-                    self._changes.append((schema, statement))
+                if b"EVENT" in statement.upper() and _CHANGE.match(words := _words(statement)):
+                    self._changes.append((schema, words))
 
     def begin(self, cursor: Any) -> None:
         """With what there is before the log is applied."""
@@ -75,7 +82,7 @@ class ReplayedEvents:
         assert found is not None
         verb, schema, name = found.groups()
         key = _key(_plain(schema or default), _plain(name))
-        options = _BODY.split(_TEXT.sub(b"''", statement[found.end() :]), maxsplit=1)[0]
+        options = _BODY.split(statement[found.end() :], maxsplit=1)[0]
         told = _STATUS.search(options)
         if told is not None:
             on_replica, is_enabled = told[2], told[1].upper() == b"ENABLE"
@@ -98,6 +105,21 @@ def _query(content: mmap.mmap | bytes, offset: int, length: int) -> tuple[bytes,
     schema = content[place : place + schema_bytes]
     place += schema_bytes + 1
     return schema, content[place : min(end, place + STATEMENT_BYTES_MAX)]
+
+
+def _words(statement: bytes, *, within: bool = False) -> bytes:
+    """Without texts and comments, but for what the server runs of the latter."""
+
+    def shown(found: re.Match[bytes]) -> bytes:
+        if found["name"] is not None:
+            return found[0]
+        if found["inside"] is None and found["line"] is None:
+            return b"''"
+        if found["run"] is None or within or int(found["version"] or 0) in MYSQL_ALONE:
+            return b" "
+        return b" " + _words(found["inside"], within=True) + b" "
+
+    return _OPAQUE.sub(shown, statement)
 
 
 def _plain(name: bytes) -> str:

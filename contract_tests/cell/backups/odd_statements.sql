@@ -6,6 +6,7 @@ SET NAMES latin1; CREATE TABLE `müde` (t TEXT CHARACTER SET latin1 COMMENT 'caf
 SET SESSION time_zone = '+05:30'; CREATE TABLE zoned (t TIMESTAMP DEFAULT CURRENT_TIMESTAMP); INSERT INTO zoned VALUES ()
 SET SESSION foreign_key_checks = OFF; CREATE TABLE child (n INT, FOREIGN KEY (n) REFERENCES not_there (n))
 SET SESSION check_constraint_checks = OFF; CREATE TABLE checked (n INT CHECK (n > 5)); INSERT INTO checked VALUES (1)
+SET SESSION storage_engine = MyISAM; CREATE TABLE counted (g INT, n INT AUTO_INCREMENT, PRIMARY KEY (g, n)); INSERT INTO counted (g) VALUES (1), (1), (2)
 SET SESSION default_storage_engine = Aria; CREATE TABLE other_engine (n INT); INSERT INTO other_engine VALUES (1)
 CREATE DATABASE gone; USE gone; DROP DATABASE gone; CREATE TABLE app.from_nowhere (n INT)
 CREATE TABLE versioned (n INT) WITH SYSTEM VERSIONING; INSERT INTO versioned VALUES (1); UPDATE versioned SET n = 2; SET SESSION system_versioning_alter_history = KEEP; ALTER TABLE versioned ADD COLUMN m INT; DELETE HISTORY FROM versioned

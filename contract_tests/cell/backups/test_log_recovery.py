@@ -123,6 +123,25 @@ def test_rows_that_a_backup_does_not_have_keep_nothing_else_from_coming_back(
     one.rig.action(one.instance_id, "erase")
 
 
+@pytest.mark.nightly
+@pytest.mark.timeout(400)
+def test_a_change_that_cannot_be_applied_is_told_with_its_moment(archiving_rig: Rig) -> None:
+    """What names of character sets mean to a session is not in the log."""
+    one = Archived.make(archiving_rig, engine="mariadb")
+    base = one.base()
+    before = one.write(1)
+    mysql(one, "SET old_mode = ''; CREATE TABLE faces (a VARCHAR(10) CHARACTER SET utf8)")
+    mysql(one, "INSERT INTO faces VALUES ('😀')")
+    after = one.write(2)
+    one.archived_until(after)
+    answer = one.restore(base, after)
+    assert answer.status_code == 409, answer.text
+    assert "choose an earlier moment, or one after the next backup" in answer.json()["detail"]
+    assert one.read() == [1, 2], "the former data"
+    assert one.restored(base, before) == [1]
+    one.rig.action(one.instance_id, "erase")
+
+
 STATUSES = "SELECT EVENT_NAME, STATUS FROM information_schema.EVENTS ORDER BY 1"
 
 
