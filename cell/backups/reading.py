@@ -1,9 +1,11 @@
 """A backup, read back from the store: every byte is checked before anything is made of it."""
 
+import contextlib
 import hashlib
 import os
 import tarfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 from typing import IO, Final, cast
 
@@ -13,6 +15,7 @@ from cell.backups.manifest import MANIFEST_BYTES_MAX, BackupName, Manifest
 from cell.backups.sealed_objects import DamagedError, unseal
 from cell.backups.store import MissingError, OversizedError, ReadsObjects
 from cell.runtime import budget, engine_files
+from cell.runtime.side_digest import SideDigest
 
 BLOCK_BYTES: Final = 1 << 20
 # More than what is written has; no frame makes the reader take more memory.
@@ -22,8 +25,8 @@ WINDOW_BYTES_MAX: Final = 1 << 27
 class _Parts:
     """The compressed stream, part after part, each of which is what the manifest says."""
 
-    def __init__(self, store: ReadsObjects, key: bytes, manifest: Manifest) -> None:
-        self._contents = parts(store, key, manifest)
+    def __init__(self, contents: Iterator[bytearray]) -> None:
+        self._contents = contents
         self._now = memoryview(b"")
 
     def read(self, wanted: int = -1) -> bytes:
@@ -50,14 +53,34 @@ def parts(store: ReadsObjects, key: bytes, found: Manifest) -> Iterator[bytearra
         yield unseal(key, name, sealed)
 
 
+@contextlib.contextmanager
+def _ahead(contents: Iterator[bytearray]) -> Iterator[Iterator[bytearray]]:
+    """The same, each got while the one before it is worked on."""
+    with ThreadPoolExecutor(1, "ahead") as thread:
+
+        def each() -> Iterator[bytearray]:
+            coming = thread.submit(next, contents, None)
+            while (content := coming.result()) is not None:
+                coming = thread.submit(next, contents, None)
+                yield content
+
+        yield each()
+
+
 class _Stream:
     """What the archive is read from: counted and hashed."""
 
-    def __init__(self, source: IO[bytes], bytes_max: int, progress: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        source: IO[bytes],
+        bytes_max: int,
+        digest: SideDigest,
+        progress: Callable[[int], None],
+    ) -> None:
         self._source = source
         self._bytes_max = bytes_max
         self._progress = progress
-        self.digest = hashlib.sha256()
+        self.digest = digest
         self.size_bytes = 0
 
     def read(self, wanted: int) -> bytes:
@@ -95,13 +118,15 @@ def unpack(
     found: Manifest,
     target: Path,
     progress: Callable[[int], None] = lambda _: None,
+    archive: str | None = None,
 ) -> None:
     """Into the new folder `target`, of the cell's. Raises DamagedError or StoreError.
 
-    What was written of one that is damaged is left to the caller to remove.
+    An `archive` in it is unpacked at once, to a folder of its name without the suffix. What was
+    written of one that is damaged is left to the caller to remove.
     """
     target.mkdir(mode=0o700)
-    _through(store, key, found, progress, lambda stream: _unpack(stream, target))
+    _through(store, key, found, progress, lambda stream: _unpack(stream, target, archive))
 
 
 def _through(
@@ -111,26 +136,28 @@ def _through(
     progress: Callable[[int], None],
     work: Callable[[_Stream], None],
 ) -> None:
-    compressed = cast("IO[bytes]", _Parts(store, key, found))
-    decompressor = zstandard.ZstdDecompressor(max_window_size=WINDOW_BYTES_MAX)
-    try:
-        with decompressor.stream_reader(compressed, closefd=False) as opened:
-            stream = _Stream(cast("IO[bytes]", opened), found.content.stream_bytes, progress)
-            work(stream)
-            while stream.read(BLOCK_BYTES):
-                pass
-    # The latter also where a name or a size in the archive is none.
-    except (zstandard.ZstdError, tarfile.TarError, ValueError) as error:
-        raise DamagedError(f"the backup cannot be read: {error}") from error
-    if compressed.read(1):
-        raise DamagedError("the backup has more parts than its content")
-    read = (stream.size_bytes, stream.digest.hexdigest())
-    if read != (found.content.stream_bytes, found.content.stream_sha256):
+    bytes_max = found.content.stream_bytes
+    with _ahead(parts(store, key, found)) as contents, SideDigest() as digest:
+        compressed = cast("IO[bytes]", _Parts(contents))
+        decompressor = zstandard.ZstdDecompressor(max_window_size=WINDOW_BYTES_MAX)
+        try:
+            with decompressor.stream_reader(compressed, closefd=False) as opened:
+                stream = _Stream(cast("IO[bytes]", opened), bytes_max, digest, progress)
+                work(stream)
+                while stream.read(BLOCK_BYTES):
+                    pass
+        # The latter also where a name or a size in the archive is none.
+        except (zstandard.ZstdError, tarfile.TarError, ValueError) as error:
+            raise DamagedError(f"the backup cannot be read: {error}") from error
+        if compressed.read(1):
+            raise DamagedError("the backup has more parts than its content")
+        read = (stream.size_bytes, digest.hexdigest())
+    if read != (bytes_max, found.content.stream_sha256):
         raise DamagedError("the backup is not what its manifest says")
 
 
-def _unpack(stream: _Stream, target: Path) -> None:
-    with tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r|", bufsize=BLOCK_BYTES) as tar:
+def _unpack(source: IO[bytes] | _Stream, target: Path, archive: str | None) -> None:
+    with tarfile.open(fileobj=cast("IO[bytes]", source), mode="r|", bufsize=BLOCK_BYTES) as tar:
         for member in tar:
             words = PurePosixPath(member.name).parts
             # A sparse file is longer than what is in the archive.
@@ -143,6 +170,10 @@ def _unpack(stream: _Stream, target: Path) -> None:
                 continue
             content = tar.extractfile(member)
             assert content is not None
+            if member.name == archive:
+                engine_files.make_folder(place.with_suffix(""))
+                _unpack(content, place.with_suffix(""), None)
+                continue
             with engine_files.parent_of(place) as (parent, name):
                 descriptor = engine_files.create(name, parent)
             with os.fdopen(descriptor, "wb") as file:

@@ -20,7 +20,7 @@ from cell.backups.manifest import (
 from cell.backups.sealed_objects import DamagedError, clear_text
 from cell.backups.store import MissingError, Store, StoreError
 from cell.runtime import pace
-from cell.runtime.own_threads import in_own_thread
+from cell.runtime.own_threads import in_own_thread, in_quiet_thread
 
 # <instance id>/<backup id>/<what it is>
 OBJECT_PARTS = 3
@@ -127,7 +127,7 @@ class Repository:
     ) -> StoredContent:
         """Counts for nothing before it is committed."""
         key = self.keys.of(name.instance_id)
-        return await in_own_thread(writing.write, self._store, key, name, folder, progress)
+        return await in_quiet_thread(writing.write, self._store, key, name, folder, progress)
 
     async def commit(self, made: Manifest) -> Manifest:
         """From now on it is a backup. Answers it as it is stored."""
@@ -155,14 +155,18 @@ class Repository:
     async def check(self, found: Manifest, progress: Callable[[int], None]) -> None:
         """Reads it to the end."""
         key = self.keys.of(found.instance_id)
-        await in_own_thread(reading.check, self._store, key, found, progress)
+        await in_quiet_thread(reading.check, self._store, key, found, progress)
 
     async def unpack(
-        self, found: Manifest, target: Path, progress: Callable[[int], None] = lambda _: None
+        self,
+        found: Manifest,
+        target: Path,
+        progress: Callable[[int], None] = lambda _: None,
+        archive: str | None = None,
     ) -> None:
-        """Into the new folder `target`."""
-        key = self.keys.of(found.instance_id)
-        await in_own_thread(reading.unpack, self._store, key, found, target, progress)
+        """Into the new folder `target`; what an `archive` in it holds, to a folder of its name."""
+        given = (self._store, self.keys.of(found.instance_id), found, target, progress, archive)
+        await in_quiet_thread(reading.unpack, *given)
 
     async def archive(self, found: Manifest) -> AsyncIterator[bytes]:
         """As it was compressed; nothing of a part is given before all of that was checked."""

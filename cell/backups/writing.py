@@ -14,12 +14,15 @@ from cell.backups.manifest import BackupName, Part, StoredContent
 from cell.backups.sealed_objects import seal
 from cell.backups.store import WritesObjects
 from cell.runtime import budget, engine_files
+from cell.runtime.side_digest import SideDigest
 
 # Of what is compressed. Some are in memory at a time: one that fills, and those being uploaded.
 PART_BYTES: Final = 16 * 2**20
 AT_ONCE: Final = 2
 BLOCK_BYTES: Final = 1 << 20
 LEVEL: Final = 3
+# Threads of the compressor; each holds some 20 MB.
+COMPRESSING: Final = 2
 
 
 class _Parts:
@@ -60,10 +63,12 @@ class _Parts:
 class _Stream:
     """What the archive is written to: counted, hashed, and passed on to be compressed."""
 
-    def __init__(self, compressing: IO[bytes], progress: Callable[[int], None]) -> None:
+    def __init__(
+        self, compressing: IO[bytes], digest: SideDigest, progress: Callable[[int], None]
+    ) -> None:
         self._compressing = compressing
         self._progress = progress
-        self.digest = hashlib.sha256()
+        self.digest = digest
         self.size_bytes = 0
 
     def write(self, content: bytes) -> int:
@@ -89,11 +94,11 @@ def write(
 
     Blocks for long; StoreError. What is in the store counts for nothing before its manifest.
     """
-    with ThreadPoolExecutor(AT_ONCE, "upload") as uploads:
+    with ThreadPoolExecutor(AT_ONCE, "upload") as uploads, SideDigest() as digest:
         parts = _Parts(store, key, name, uploads)
-        compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
+        compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True, threads=COMPRESSING)
         compressing = compressor.stream_writer(cast("IO[bytes]", parts), closefd=False)
-        stream = _Stream(cast("IO[bytes]", compressing), progress)
+        stream = _Stream(cast("IO[bytes]", compressing), digest, progress)
         _pack(folder, stream)
         compressing.flush(zstandard.FLUSH_FRAME)
         written = parts.finish()

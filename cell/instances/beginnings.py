@@ -9,6 +9,7 @@ from cell.backups.repository import Repository
 from cell.backups.sealed_objects import DamagedError
 from cell.backups.store import StoreError
 from cell.engines.driver import EngineError, FinalError
+from cell.engines.packed_snapshots import archive_of
 from cell.engines.wal_sources import ArchivesWal, RecoveryTarget
 from cell.instances import snapshots
 from cell.instances.ceilings import FullError
@@ -161,5 +162,7 @@ class Beginnings:
         stream_bytes = found.content.stream_bytes
         instance.restore = BackupProgress(found.backup_id, "downloading", stream_bytes)
         with budget.limit(stream_bytes):
-            await self._repository.unpack(found, folder, instance.restore.add)
+            await self._repository.unpack(
+                found, folder, instance.restore.add, archive_of(instance.driver)
+            )
         instance.restore.phase = "starting"

@@ -19,6 +19,7 @@ from ulid import ULID
 from cell.backups.manifest import Manifest, Verification
 from cell.backups.repository import Repository
 from cell.engines.driver import ChecksFiles, Contents, EngineError, Login
+from cell.engines.packed_snapshots import archive_of
 from cell.instances import bounds, starting
 from cell.instances.beginnings import UNPACKED
 from cell.instances.copy_slots import CopySlot
@@ -29,7 +30,7 @@ from cell.instances.records import InstanceRecord
 from cell.instances.start_slots import StartSlot
 from cell.instances.uids import Uids
 from cell.layout import Layout
-from cell.runtime import budget, engine_files
+from cell.runtime import budget, engine_files, priority
 from cell.runtime.host import Host
 from cell.runtime.own_threads import in_own_thread
 from cell.settings import CellSettings
@@ -122,7 +123,7 @@ class Verifier:
             site.make(self._host.owner(site))
             folder = site.directory / UNPACKED
             with budget.limit(bytes_max):
-                await self._repository.unpack(made, folder, progress.add)
+                await self._repository.unpack(made, folder, progress.add, archive_of(driver))
             with budget.limit(bytes_max):
                 await driver.restore(site, folder)
             await in_own_thread(engine_files.remove, folder)
@@ -198,6 +199,8 @@ class Verifier:
         async with StartSlot(self._pools, self._host, scratch) as slot:
             process = await starting.launched(scratch, spec)
             scratch.engine_started(process)
+            # Nobody waits for it as they do for the engines of instances.
+            await asyncio.to_thread(priority.lower, process.tree())
             slot.limit_cpu()
             self._host.headroom.give(process.group, spec.size.memory_bytes)
             try:

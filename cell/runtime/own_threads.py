@@ -7,12 +7,24 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from cell.runtime import priority
+
 T = TypeVar("T")
 
 
 async def in_own_thread(work: Callable[..., T], *given: Any) -> T:
     """As `asyncio.to_thread`, for what may take minutes; its caller bounds how many there are."""
     return await _in_thread(work, given, daemon=False)
+
+
+async def in_quiet_thread(work: Callable[..., T], *given: Any) -> T:
+    """The same with a low priority, as have the threads that it starts."""
+
+    def quietly() -> T:
+        priority.lower_own()
+        return work(*given)
+
+    return await _in_thread(quietly, (), daemon=False)
 
 
 async def in_daemon_thread(work: Callable[..., T], *given: Any) -> T:

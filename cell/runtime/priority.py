@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,6 +16,11 @@ def lower(pids: Iterable[int]) -> None:
         with contextlib.suppress(OSError):  # it has ended
             for thread in Path(f"/proc/{pid}/task").iterdir():
                 _lower(int(thread.name))
+
+
+def lower_own() -> None:
+    """Of the thread that calls, for good."""
+    _lower(threading.get_native_id())
 
 
 def _lower(thread: int) -> None:

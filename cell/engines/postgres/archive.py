@@ -1,6 +1,5 @@
 """A cluster's files in one file: a snapshot, or the template that new instances are made from."""
 
-import hashlib
 import io
 import os
 import tarfile
@@ -12,8 +11,10 @@ from typing import IO, Self, cast
 from cell.engines.driver import EngineError, Snapshot
 from cell.runtime import budget, disks, engine_files
 from cell.runtime.engine_files import EnginePath
+from cell.runtime.side_digest import SideDigest
 
 NAME = "cluster.tar"
+UNPACKED = "cluster"
 BUFFER_BYTES = 1 << 20
 SEND_BYTES = 1 << 26
 # Of a server that runs or ran, and of no use to another.
@@ -26,7 +27,7 @@ class _Hashing:
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
-        self.digest = hashlib.sha256()
+        self.digest = SideDigest()
         self.size_bytes = 0
 
     def write(self, content: bytes) -> int:
@@ -83,6 +84,7 @@ class Packing:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._output.digest.end()
         self._file.close()
 
     def tree(self, folder: EnginePath, skip: Callable[[PurePosixPath], bool]) -> None:
@@ -146,6 +148,17 @@ def pack(data: EnginePath, target: Path) -> Snapshot:
 def copy(source: EnginePath, data: EnginePath, owner: int | None) -> None:
     """Into the empty folder `data`, of a server that does not run; nothing else is followed."""
     engine_files.copy_tree(source, data, passing, owner)
+
+
+def fill(folder: Path, data: EnginePath, owner: int | None) -> None:
+    """The empty folder `data`, from a snapshot that is packed, or unpacked already."""
+    unpacked = folder / UNPACKED
+    if not unpacked.is_dir():
+        unpack(folder, data, owner)
+        return
+    if owner is not None:
+        engine_files.give(unpacked, owner)
+    engine_files.rename(unpacked, data)
 
 
 def unpack(folder: Path, data: EnginePath, owner: int | None) -> None:

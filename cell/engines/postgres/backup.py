@@ -12,7 +12,7 @@ from cell.engines.postgres.archive import Packing
 from cell.engines.wal_sources import WalNeed
 from cell.runtime import engine_files
 from cell.runtime.engine_files import EnginePath
-from cell.runtime.own_threads import in_own_thread
+from cell.runtime.own_threads import in_quiet_thread
 
 GLOBAL = "global"
 CONTROL = "pg_control"
@@ -50,7 +50,7 @@ async def take(folder: EnginePath, login: Login, data: EnginePath, target: Path)
         )
         packing = await asyncio.to_thread(Packing, target)
         with packing:
-            await in_own_thread(packing.tree, data, _left_out)
+            await in_quiet_thread(packing.tree, data, _left_out)
             found = await connection.execute(
                 "SELECT labelfile, pg_catalog.pg_walfile_name(lsn),"
                 " extract(epoch FROM pg_catalog.clock_timestamp())::float8"
@@ -60,7 +60,7 @@ async def take(folder: EnginePath, login: Login, data: EnginePath, target: Path)
             if row is None or (first := _FIRST.search(row[0])) is None:
                 raise EngineError("the server did not report the WAL range of the backup")
             ended = BackupEnd(row[0], first.group(1), row[1])
-            made = await in_own_thread(_complete, packing, data, ended)
+            made = await in_quiet_thread(_complete, packing, data, ended)
             return replace(made, wal=WalNeed(ended.first, row[2]))
 
 

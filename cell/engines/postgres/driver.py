@@ -85,6 +85,7 @@ class PostgreSQL:
     protocol = "postgres"
     lent_share = 1.5
     dump_suffix = "dump"
+    snapshot_archive = archive.NAME
 
     def __init__(
         self, host: Host, family: Family = POSTGRES, found: Iterable[Source] | None = None
@@ -262,7 +263,8 @@ class PostgreSQL:
 
     async def restore(self, site: Site, source: Path, target: RecoveryTarget | None = None) -> None:
         async with replacing.replacing(site) as next_site:
-            await in_own_thread(self._unpack, source, site)
+            data, owner = await in_own_thread(self._stage, site), self._host.owner(site)
+            await in_own_thread(archive.fill, source, data, owner)
             if target is not None:
                 given = (source / taking_over.WAL, next_site.data, self._host.owner(site))
                 await in_own_thread(taking_over.add_wal, *given)
@@ -324,9 +326,6 @@ class PostgreSQL:
             archive.unpack(installation.template, data, owner)
         (site.directory / FRESH).touch(mode=0o600)
         data_folder.replace(site)
-
-    def _unpack(self, archived: Path, site: Site) -> None:
-        archive.unpack(archived, self._stage(site), self._host.owner(site))
 
     async def _apply_soon(self, site: Site, tried: Sequence[Login]) -> None:
         """A server that does not run is told at its next start, before anybody is let in.

@@ -202,6 +202,36 @@ def archive(name: str, **changes: Any) -> bytes:
     return file.getvalue()
 
 
+def within(content: bytes, name: str = "all.tar") -> bytes:
+    file = io.BytesIO()
+    with tarfile.TarFile(fileobj=file, mode="w") as tar:
+        member = tarfile.TarInfo(name)
+        member.size = len(content)
+        tar.addfile(member, io.BytesIO(content))
+        note = tarfile.TarInfo("note")
+        note.size = 4
+        tar.addfile(note, io.BytesIO(b"last"))
+    return file.getvalue()
+
+
+def test_an_archive_in_it_is_unpacked_at_once(store: Store, tmp_path: Path) -> None:
+    """And no other one; what lies behind it is read as well."""
+    inner = archive("a file", size=FRAME_BYTES)
+    found = stored(store, within(inner))
+    reading.unpack(store, KEY, found, tmp_path / "to", archive="all.tar")
+    wanted = {"all": None, "all/a file": bytes(FRAME_BYTES), "note": b"last"}
+    assert tree(tmp_path / "to") == wanted
+    reading.unpack(store, KEY, found, tmp_path / "packed", archive="other.tar")
+    assert tree(tmp_path / "packed") == {"all.tar": inner, "note": b"last"}
+
+
+def test_an_archive_in_it_that_is_cut_off_is_damaged(store: Store, tmp_path: Path) -> None:
+    cut = archive("a file", size=FRAME_BYTES)[:FRAME_BYTES]
+    with pytest.raises(DamagedError, match="cannot be read"):
+        reading.unpack(store, KEY, stored(store, within(cut)), tmp_path / "to", archive="all.tar")
+
+
+@pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
@@ -216,15 +246,17 @@ def archive(name: str, **changes: Any) -> bytes:
     ],
 )
 def test_nothing_is_written_outside(
-    store: Store, tmp_path: Path, name: str, changes: dict[str, Any]
+    store: Store, tmp_path: Path, name: str, changes: dict[str, Any], packed: bool
 ) -> None:
     inner = tmp_path / "inner"
     inner.mkdir()
+    content = archive(name, **changes)
+    found = stored(store, within(content) if packed else content)
     with pytest.raises(DamagedError, match="unexpected entry"):
-        reading.unpack(store, KEY, stored(store, archive(name, **changes)), inner / "to")
+        reading.unpack(store, KEY, found, inner / "to", archive="all.tar")
     assert not (tmp_path / "outside").exists()
     assert not (inner / "outside").exists()
-    assert list((inner / "to").iterdir()) == []
+    assert tree(inner / "to") == ({"all": None} if packed else {})
 
 
 def test_an_archive_that_cannot_be_read_is_damaged(store: Store, tmp_path: Path) -> None:

@@ -1,0 +1,47 @@
+"""The digest of a stream, counted on a thread of its own beside what else is done with it."""
+
+import hashlib
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Final, Self
+
+# Blocks that are in memory until they are counted.
+PENDING_MAX: Final = 4
+
+
+class SideDigest:
+    """SHA-256 of what it is told in turn; hashing takes no turn of Python's, so both go on at once.
+
+    What it is told must not be changed afterwards.
+    """
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+        self._thread = ThreadPoolExecutor(1, "digest")
+        self._pending: deque[Future[None]] = deque()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.end()
+
+    def end(self) -> None:
+        self._thread.shutdown(cancel_futures=True)
+
+    def update(self, content: bytes) -> None:
+        if len(self._pending) == PENDING_MAX:
+            self._pending.popleft().result()
+        self._pending.append(self._thread.submit(self._digest.update, content))
+
+    def hexdigest(self) -> str:
+        """Of all until now."""
+        while self._pending:
+            self._pending.popleft().result()
+        return self._digest.hexdigest()
