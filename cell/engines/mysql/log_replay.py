@@ -157,13 +157,13 @@ class LogReplay:
                 if change.place in tried:
                     raise change.error(number)
                 tried.add(change.place)
-                await client.tell(*login, change.in_another_way())
+                await client.tell(*login, change.with_another_engine())
                 continue
             file = int(told["Relay_Log_File"].rpartition(".")[2])
             if LogPlace(file, int(told["Relay_Log_Pos"])) >= end:
                 return
             if told["Slave_SQL_Running"] == "No":
-                # It has done what it was told to do in another way.
+                # It has applied what was refused, with another storage engine.
                 await client.tell(*login, [OWN_ENGINE, APPLY])
             if not process.alive:
                 raise EngineError("the server ended while it applied the binary log")

@@ -1,4 +1,4 @@
-"""A change in a binary log that a server refuses to apply: tried in one other way, then told."""
+"""A change in a binary log that a server refuses: tried with another storage engine, then told."""
 
 import mmap
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class RefusedChange:
     ends: int
     at: int
 
-    def in_another_way(self) -> list[str]:
+    def with_another_engine(self) -> list[str]:
         until = f"RELAY_LOG_FILE = '{self.file}', RELAY_LOG_POS = {self.ends}"
         return [OTHER_ENGINE, f"START SLAVE SQL_THREAD UNTIL {until}"]
 
