@@ -54,6 +54,9 @@ class Pools:
         self.copies = CopyLimits(COPIES)
         # An upgrade may take as long as half an hour, a copy of the data minutes.
         self.upgrades = CopyLimits(UPGRADES)
+        # Of files that are to become data. They take no places of copies: what is in a file may
+        # keep its engine busy for as long as it likes.
+        self.trials = CopyLimits(MIGRATIONS)
         self.migrations = Turns(
             *(MIGRATIONS, 2),
             reserved=int(MIGRATIONS * RESERVED),

@@ -170,9 +170,9 @@ class Verifier:
     async def _tried(
         self, source: HostedInstance, work: str, within_s: float
     ) -> AsyncIterator[ScratchInstance]:
-        """In a place for copies of its tenant's, and within bounds."""
+        """In a place for trials of its tenant's, and within bounds."""
         async with self._scratch(source) as scratch:
-            slot = CopySlot(self._pools.copies, self._host, scratch)
+            slot = CopySlot(self._pools.trials, self._host, scratch)
             async with (
                 bounds.in_turn_unlocked(source, slot),
                 bounds.bounded(self._host, scratch, work, scratch.ceiling_bytes, within_s),

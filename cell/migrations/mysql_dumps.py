@@ -96,6 +96,7 @@ class MySQLDumpMigration(FileMigration):
                     self._came(file.tell())
             tool.input.close()
             await tool.ended()
+            await self.driver.refuse_passing(site)
             self._found = await self.driver.owned(site)
         except (ConfinedToolError, OSError) as error:
             lines = tool.complaint.decode(errors="replace").splitlines()

@@ -219,6 +219,29 @@ def test_an_upgrade_is_refused_where_code_cannot_be_put_aside(running: Subject, 
     assert value(running, "SHOW server_version_num").startswith(former)
 
 
+FAULT = """
+                      failed check: Checking for incompatible "aclitem" data type
+
+Data type checks failed:
+Your installation contains the "aclitem" data type in user tables.
+The internal format of "aclitem" changed in PostgreSQL version 16
+so this cluster cannot currently be upgraded.
+
+A list of the problem columns is in the file:
+    /instance/both/data/pg_upgrade_output.d/1/tables_using_aclitem.txt
+
+Failure, exiting"""
+
+
+def test_what_an_upgrade_finds_fault_with_is_told(layout: Layout) -> None:
+    site, new_site = (layout.site(f"inst_{ULID()}", os.getuid()) for _ in "12")
+    site.log.parent.mkdir(parents=True)
+    assert upgrade.note(site, new_site, OSError(FAULT)) == (
+        'Your installation contains the "aclitem" data type in user tables. The internal format of'
+        ' "aclitem" changed in PostgreSQL version 16 so this cluster cannot currently be upgraded.'
+    )
+
+
 def test_of_what_failed_in_an_upgrade_the_errors_are_kept(layout: Layout) -> None:
     site, new_site = (layout.site(f"inst_{ULID()}", os.getuid()) for _ in "12")
     folder = new_site.data.outside / "pg_upgrade_output.d" / "now" / "log"

@@ -1,5 +1,6 @@
 """Handlers of the tag Branches: instances that begin with the data of another."""
 
+from datetime import datetime
 from typing import Any
 
 from control import ordering
@@ -11,6 +12,7 @@ from handlers.data import moments
 from handlers.instances import views
 from specserver import Reply
 from storage.data import restores
+from storage.data.backups import Backup
 from storage.instances import instances
 from storage.instances.instances import Instance
 
@@ -28,7 +30,7 @@ def list_(call: OrgCall, instance: Instance, limit: int, cursor: str | None = No
 def create(call: OrgCall, instance: Instance, body: Body) -> Reply:
     instance.check_branchable()
     at = moments.asked(body)
-    base = None if at is None else moments.base_of_version(call, instance, at)
+    base = None if at is None else _base(call, instance, at)
     branch = ordering.place_branch(call.requester, instance, body)
     call.audit(target=branch.id, detail={"branch_of": instance.id, **body})
     call.emit("instance.requested.v1", views.instance_event(branch), branch)
@@ -39,3 +41,9 @@ def create(call: OrgCall, instance: Instance, body: Body) -> Reply:
         call.start(restoring.new_instance, branch)
     location = f"/v1/orgs/{call.org.id}/instances/{branch.id}"
     return preconditions.tagged(Reply.created(views.instance(branch), location))
+
+
+def _base(call: OrgCall, instance: Instance, at: datetime) -> Backup:
+    """Which is restored, as by `backups.restore`."""
+    call.require("backups:write", instance.team_id)
+    return moments.base_of_version(call, instance, at)

@@ -339,6 +339,11 @@ class MariaDB(MySQLFamily):
         ours = administrator.login(self._host, site)
         return await in_own_thread(examination.owned, site.socket, ours)
 
+    async def refuse_passing(self, site: Site) -> None:
+        """EngineError where there are rows that no copy has."""
+        ours = administrator.login(self._host, site)
+        await in_own_thread(examination.refuse_passing, site.socket, ours)
+
     async def recover(self, site: Site, source: Path, target: RecoveryTarget) -> None:
         spec = target.spec
         await self.restore(site, source)

@@ -27,6 +27,12 @@ UNION ALL SELECT 'event', EVENT_SCHEMA, EVENT_NAME FROM information_schema.EVENT
 """  # noqa: S608 - our own words
 
 
+PASSING = f"""
+SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES
+WHERE ENGINE = 'MEMORY' AND TABLE_ROWS > 0 AND TABLE_SCHEMA NOT IN {SYSTEMS} LIMIT 1
+"""  # noqa: S608 - our own words
+
+
 def examine(socket: EnginePath, ours: Login) -> Contents:
     """Has the server check each table, and counts its rows. Blocks for long."""
     counted = []
@@ -64,6 +70,21 @@ def owned(socket: EnginePath, ours: Login) -> Contents:
     except FAILURES as error:
         raise EngineError(f"the data cannot be counted: {error}") from error
     return Contents.of(counted, rows=rows)
+
+
+def refuse_passing(socket: EnginePath, ours: Login) -> None:
+    """EngineError where a table has rows that no copy has."""
+    try:
+        with session(socket, ours.username, ours.password, ANSWER_TIMEOUT_S) as cursor:
+            cursor.execute(PASSING)
+            found = cursor.fetchone()
+    except FAILURES as error:
+        raise EngineError(f"the tables cannot be listed: {error}") from error
+    if found is not None:
+        raise EngineError(
+            f"the table {found[0]}.{found[1]} has the engine MEMORY, whose rows are in no copy:"
+            " give it another engine in the dump, or leave out its rows"
+        )
 
 
 def _look(found: tuple[tuple[Any, ...], ...], table: str) -> None:

@@ -50,6 +50,7 @@ NAMED_MAX = 5
 ERRORS_MAX = 10
 ERROR = re.compile(r"\b(error|fatal|panic):", re.IGNORECASE)
 GOODBYE = "Failure, exiting"
+FAULT = re.compile(r"^Your installation .*?(?=\n\n|\nA list |\Z)", re.DOTALL | re.MULTILINE)
 TIMEOUT_S = 4 * 3600.0
 # The tool writes into the folder it runs in, and complains on its output.
 IN_FOLDER = 'cd "$1" && shift && exec "$@" 1>&2'
@@ -174,10 +175,12 @@ def note(site: Site, new_site: Site, error: Exception) -> str:
     lines = [line for each in said for line in each.splitlines() if line.strip()]
     with site.log.open("a") as file:
         file.writelines(f"upgrade failed: {line}\n" for line in lines)
-    # What is no error of a server's stands at the end of what the tool said.
-    errors = [line for line in lines if ERROR.search(line)] or [
-        line for line in lines if GOODBYE not in line
-    ][-1:]
+    # What the tool itself finds fault with; else what is no error of a server's stands at its end.
+    errors = (
+        [line for line in lines if ERROR.search(line)]
+        or [" ".join(found[0].split()) for found in map(FAULT.search, told) if found]
+        or [line for line in lines if GOODBYE not in line][-1:]
+    )
     return (errors or [type(error).__name__])[0].strip()[:CAUSE_CHARACTERS]
 
 

@@ -173,6 +173,8 @@ def test_a_branch_gets_the_data_of_a_moment(house: House, tenant: Tenant, source
     archive(house, source, (ago(house, hours=2), ago(house, seconds=10)))
     at = ago(house, hours=1)
     path = f"{tenant.path}/instances/{source}/branches"
+    weak, _ = house.key(tenant.org_id, tenant.owner, "owner", scopes=["instances:write"])
+    is_problem(house.post(path, weak, json={"at": at}), 403, "permission_missing")
     made = house.post(path, tenant.key, json={"name": "then", "at": at})
     assert made.status_code == 201, made.text
     house.settle()

@@ -1,6 +1,7 @@
 """Files of the engine's own kind become its data: an RDB, a DuckDB database."""
 
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import httpx
 import pytest
 import redis
 
+from contract_tests.cell.backups.backup_calls import back_up
 from contract_tests.cell.migrations.migration_calls import (
     UPLOAD,
     begin,
@@ -245,3 +247,25 @@ def test_what_is_archived_goes_on_with_the_file(migrating: Rig, dumped: bytes) -
 
 def archiving(rig: Rig, instance_id: str) -> dict[str, Any]:
     return dict(rig.observe(instance_id)["archiving"] or {"newest_at": None})
+
+
+ENDLESS = b"#!lua name=endless\nwhile true do end\n"
+
+
+@pytest.mark.nightly
+def test_files_that_are_tried_for_long_keep_no_backup_waiting(migrating: Rig) -> None:
+    """What is in a file may keep its engine busy; each tenant has places of its own for them."""
+    shared = {"tenant": "org_slow", "person": "user_slow"}
+    one, two, three = (made(migrating, "valkey", **shared) for _ in "123")
+    library = b"\xf5" + bytes([len(ENDLESS)]) + ENDLESS
+    rdb = b"REDIS0010" + library + b"\xfe\x00\x00\x01a\x01b\xff" + bytes(8)
+    tried = {each: sent(migrating, each, rdb) for each in (one, two)}
+    for each in (one, two):
+        status_is(migrating, each, tried[each], "preflight")
+    time.sleep(3.0)
+    began = time.monotonic()
+    back_up(migrating, three)
+    assert time.monotonic() - began < 20
+    for each, migration_id in tried.items():
+        assert migrating.act("DELETE", path_of(each, migration_id)).status_code == 200
+        status_is(migrating, each, migration_id, "cancelled")

@@ -70,6 +70,10 @@ REFUSED = {
     "an error": (HEAD + b"CREATE TABLE a (n INT);\nCREATE TABLE a (n INT);\n" + TAIL, "1050"),
     "rights": (HEAD + b"CREATE TABLE a (n INT);\nSET GLOBAL read_only = 1;\n" + TAIL, "1227"),
     "the server's own": (HEAD + b"USE mysql;\nDELETE FROM global_priv;\n" + TAIL, "denied"),
+    "rows in no copy": (
+        HEAD + b"CREATE TABLE a (n INT) ENGINE=MEMORY;\nINSERT INTO a VALUES (1);\n" + TAIL,
+        "app.a has the engine MEMORY",
+    ),
     "an account": (HEAD + b"CREATE USER other IDENTIFIED BY 'x';\n" + TAIL, "1227"),
     "a file": (
         HEAD
