@@ -22,7 +22,7 @@ TOLD = {
         *("engines starting", "engines that take longer to start", "snapshots being made"),
         "all of these that are under way",
         *("statements in the SQL console", "logs being followed", "dumps and downloads of backups"),
-        "migrations that copy",
+        *("migrations that copy", "files of migrations being tried"),
     ),
     "cell/migrations/sources.py": ("parts of files that are sent for migrations",),
     "cell/instances/wal_archives.py": ("segments of WAL being put into the store",),
@@ -35,11 +35,13 @@ TOLD = {
     ),
 }
 NOBODYS = {
+    "cell/backups/reading.py": "lasts as long as one backup is read, which has a place",
     "cell/backups/repository.py": "whoever waits there has a place of cell/instances/pools.py",
     "cell/backups/writing.py": "lasts as long as one backup is written, which has a place",
     "cell/engines/mysql/files.py": "lasts as long as one copy, which has a place",
     "cell/instances/data_streams.py": "made by cell/instances/pools.py",
     "cell/instances/log_followers.py": "made by cell/instances/pools.py",
+    "cell/runtime/side_digest.py": "lasts as long as one copy, which has a place",
     "control/boundary/last_used.py": "a token is noted once a minute",
     "control/work/notifier.py": "a bell",
     "instance_services/duckdb/command.py": "of one instance, in its own process",
