@@ -17,7 +17,8 @@ from cell.backups.store import MissingError, OversizedError, ReadsObjects
 from cell.runtime import budget, engine_files
 from cell.runtime.side_digest import SideDigest
 
-BLOCK_BYTES: Final = 1 << 20
+# Memory for larger ones is asked of the system anew each time, which takes longer than the copy.
+BLOCK_BYTES: Final = 1 << 18
 # More than what is written has; no frame makes the reader take more memory.
 WINDOW_BYTES_MAX: Final = 1 << 27
 

@@ -10,7 +10,7 @@ from typing import IO
 from cell.runtime import pace
 from cell.runtime.process import Process
 
-BLOCK_BYTES = 1 << 20
+BLOCK_BYTES = 1 << 18
 
 
 class CopyError(OSError):

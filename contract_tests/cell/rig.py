@@ -95,6 +95,7 @@ class Rig:
     under: tuple[str, ...] = ()
     usual: dict[str, Any] = field(default_factory=dict)
     bare: bool = True
+    answers_within_s: float = DEADLINE_S
 
     # The process.
 
@@ -211,7 +212,9 @@ class Rig:
     def client(self) -> httpx.Client:
         # No TLS on a socket: to load the authorities for it would take longer than most requests.
         transport = httpx.HTTPTransport(uds=self.socket, verify=False)
-        return httpx.Client(transport=transport, base_url="http://cell", timeout=DEADLINE_S)
+        return httpx.Client(
+            transport=transport, base_url="http://cell", timeout=self.answers_within_s
+        )
 
     def get(self, path: str) -> httpx.Response:
         with self.client() as http:
