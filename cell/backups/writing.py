@@ -21,8 +21,11 @@ PART_BYTES: Final = 16 * 2**20
 AT_ONCE: Final = 2
 BLOCK_BYTES: Final = 1 << 20
 LEVEL: Final = 3
-# Threads of the compressor; each holds some 20 MB.
-COMPRESSING: Final = 2
+# Of so much each thread of the compressor makes a piece; by its own measure they take 110 MB.
+PIECE_BYTES: Final = 1 << 20
+COMPRESSION: Final = zstandard.ZstdCompressionParameters.from_level(
+    LEVEL, threads=2, job_size=PIECE_BYTES, write_checksum=True
+)
 
 
 class _Parts:
@@ -96,7 +99,7 @@ def write(
     """
     with ThreadPoolExecutor(AT_ONCE, "upload") as uploads, SideDigest() as digest:
         parts = _Parts(store, key, name, uploads)
-        compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True, threads=COMPRESSING)
+        compressor = zstandard.ZstdCompressor(compression_params=COMPRESSION)
         compressing = compressor.stream_writer(cast("IO[bytes]", parts), closefd=False)
         stream = _Stream(cast("IO[bytes]", compressing), digest, progress)
         _pack(folder, stream)

@@ -37,7 +37,7 @@ print(json.dumps([before, wrote, peak(), len(content.parts)]))
 
 
 @pytest.mark.parametrize(
-    "mebibytes", [192, pytest.param(4096, marks=[pytest.mark.nightly, pytest.mark.timeout(900)])]
+    "mebibytes", [384, pytest.param(4096, marks=[pytest.mark.nightly, pytest.mark.timeout(900)])]
 )
 def test_memory_does_not_grow_with_the_data(tmp_path: Path, mebibytes: int) -> None:
     folder = tmp_path / "data"
