@@ -200,7 +200,7 @@ class Verifier:
             process = await starting.launched(scratch, spec)
             scratch.engine_started(process)
             # Nobody waits for it as they do for the engines of instances.
-            await asyncio.to_thread(priority.lower, process.tree())
+            await asyncio.to_thread(priority.lower, process.tree(), priority.QUIET)
             slot.limit_cpu()
             self._host.headroom.give(process.group, spec.size.memory_bytes)
             try:

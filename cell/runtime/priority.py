@@ -8,22 +8,24 @@ from pathlib import Path
 
 # A tenth of what others get; the kernel derives the priority on disks from it.
 NICE = 10
+# Nearly half of it: what somebody waits for is to come to its end on a machine that is never idle.
+QUIET = 4
 
 
-def lower(pids: Iterable[int]) -> None:
+def lower(pids: Iterable[int], nice: int = NICE) -> None:
     """With all their threads; what they start later has it from them."""
     for pid in pids:
         with contextlib.suppress(OSError):  # it has ended
             for thread in Path(f"/proc/{pid}/task").iterdir():
-                _lower(int(thread.name))
+                _lower(int(thread.name), nice)
 
 
 def lower_own() -> None:
-    """Of the thread that calls, for good."""
-    _lower(threading.get_native_id())
+    """Of the thread that calls, for good, to `QUIET`."""
+    _lower(threading.get_native_id(), QUIET)
 
 
-def _lower(thread: int) -> None:
+def _lower(thread: int, nice: int) -> None:
     with contextlib.suppress(OSError):
-        if os.getpriority(os.PRIO_PROCESS, thread) < NICE:
-            os.setpriority(os.PRIO_PROCESS, thread, NICE)
+        if os.getpriority(os.PRIO_PROCESS, thread) < nice:
+            os.setpriority(os.PRIO_PROCESS, thread, nice)

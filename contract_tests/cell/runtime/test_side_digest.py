@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cell.runtime.own_threads import in_own_thread, in_quiet_thread
-from cell.runtime.priority import NICE
+from cell.runtime.priority import QUIET
 from cell.runtime.side_digest import SideDigest
 
 
@@ -46,7 +46,7 @@ def test_no_thread_is_left_of_one_that_ended_in_the_middle() -> None:
 
 def test_quiet_work_and_what_it_starts_give_way() -> None:
     own = niceness()
-    lowered = max(own, NICE)
+    lowered = max(own, QUIET)
     assert asyncio.run(in_quiet_thread(niceness)) == lowered
     assert asyncio.run(in_quiet_thread(of_a_thread_begun_here)) == lowered
     assert asyncio.run(in_own_thread(niceness)) == own
