@@ -138,7 +138,7 @@ def _through(
     work: Callable[[_Stream], None],
 ) -> None:
     bytes_max = found.content.stream_bytes
-    with _ahead(parts(store, key, found)) as contents, SideDigest() as digest:
+    with _ahead(parts(store, key, found)) as contents, contextlib.closing(SideDigest()) as digest:
         compressed = cast("IO[bytes]", _Parts(contents))
         decompressor = zstandard.ZstdDecompressor(max_window_size=WINDOW_BYTES_MAX)
         try:

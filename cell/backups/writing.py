@@ -5,6 +5,7 @@ import os
 import tarfile
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path, PurePosixPath
 from typing import IO, Final, cast
 
@@ -97,7 +98,7 @@ def write(
 
     Blocks for long; StoreError. What is in the store counts for nothing before its manifest.
     """
-    with ThreadPoolExecutor(AT_ONCE, "upload") as uploads, SideDigest() as digest:
+    with ThreadPoolExecutor(AT_ONCE, "upload") as uploads, closing(SideDigest()) as digest:
         parts = _Parts(store, key, name, uploads)
         compressor = zstandard.ZstdCompressor(compression_params=COMPRESSION)
         compressing = compressor.stream_writer(cast("IO[bytes]", parts), closefd=False)

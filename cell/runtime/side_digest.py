@@ -3,8 +3,7 @@
 import hashlib
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 # Blocks that are in memory until they are counted.
 PENDING_MAX: Final = 4
@@ -21,18 +20,8 @@ class SideDigest:
         self._thread = ThreadPoolExecutor(1, "digest")
         self._pending: deque[Future[None]] = deque()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.end()
-
-    def end(self) -> None:
+    def close(self) -> None:
+        """Its thread has ended when this returns; for `contextlib.closing`."""
         self._thread.shutdown(cancel_futures=True)
 
     def update(self, content: bytes) -> None:

@@ -84,7 +84,7 @@ class Packing:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._output.digest.end()
+        self._output.digest.close()
         self._file.close()
 
     def tree(self, folder: EnginePath, skip: Callable[[PurePosixPath], bool]) -> None:

@@ -28,7 +28,7 @@ def of_a_thread_begun_here() -> int:
 
 @given(st.lists(st.binary(max_size=5_000), max_size=20))
 def test_it_is_the_digest_of_all_in_its_order(blocks: list[bytes]) -> None:
-    with SideDigest() as digest:
+    with contextlib.closing(SideDigest()) as digest:
         for each in blocks:
             digest.update(each)
         assert digest.hexdigest() == hashlib.sha256(b"".join(blocks)).hexdigest()
@@ -38,7 +38,7 @@ def test_it_is_the_digest_of_all_in_its_order(blocks: list[bytes]) -> None:
 
 def test_no_thread_is_left_of_one_that_ended_in_the_middle() -> None:
     before = threading.active_count()
-    with contextlib.suppress(ZeroDivisionError), SideDigest() as digest:
+    with contextlib.suppress(ZeroDivisionError), contextlib.closing(SideDigest()) as digest:
         digest.update(bytes(1 << 20))
         raise ZeroDivisionError
     assert threading.active_count() == before
