@@ -106,7 +106,7 @@ def write(
         _pack(folder, stream)
         compressing.flush(zstandard.FLUSH_FRAME)
         written = parts.finish()
-    return StoredContent(stream.size_bytes, stream.digest.hexdigest(), written)
+        return StoredContent(stream.size_bytes, digest.hexdigest(), written)
 
 
 def _pack(folder: Path, stream: _Stream) -> None:

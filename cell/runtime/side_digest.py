@@ -12,16 +12,19 @@ PENDING_MAX: Final = 4
 class SideDigest:
     """SHA-256 of what it is told in turn; hashing takes no turn of Python's, so both go on at once.
 
-    What it is told must not be changed afterwards.
+    What it is told must not be changed afterwards. ValueError when it is asked once it is closed,
+    as a file is: what was still to be counted is dropped then.
     """
 
     def __init__(self) -> None:
         self._digest = hashlib.sha256()
         self._thread = ThreadPoolExecutor(1, "digest")
         self._pending: deque[Future[None]] = deque()
+        self._closed = False
 
     def close(self) -> None:
         """Its thread has ended when this returns; for `contextlib.closing`."""
+        self._closed = True
         self._thread.shutdown(cancel_futures=True)
 
     def update(self, content: bytes) -> None:
@@ -31,6 +34,8 @@ class SideDigest:
 
     def hexdigest(self) -> str:
         """Of all until now."""
+        if self._closed:
+            raise ValueError("this digest is closed")
         while self._pending:
             self._pending.popleft().result()
         return self._digest.hexdigest()

@@ -6,6 +6,7 @@ import hashlib
 import os
 import threading
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,6 +35,14 @@ def test_it_is_the_digest_of_all_in_its_order(blocks: list[bytes]) -> None:
         assert digest.hexdigest() == hashlib.sha256(b"".join(blocks)).hexdigest()
         digest.update(b"more")
         assert digest.hexdigest() == hashlib.sha256(b"".join(blocks) + b"more").hexdigest()
+
+
+def test_it_is_not_asked_once_it_is_closed() -> None:
+    """What was still to be counted is dropped, so an answer would be right by chance only."""
+    with contextlib.closing(SideDigest()) as digest:
+        digest.update(bytes(1 << 20))
+    with pytest.raises(ValueError, match="closed"):
+        digest.hexdigest()
 
 
 def test_no_thread_is_left_of_one_that_ended_in_the_middle() -> None:
