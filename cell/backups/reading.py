@@ -15,6 +15,7 @@ from cell.backups.manifest import MANIFEST_BYTES_MAX, BackupName, Manifest
 from cell.backups.sealed_objects import DamagedError, unseal
 from cell.backups.store import MissingError, OversizedError, ReadsObjects
 from cell.runtime import budget, engine_files
+from cell.runtime.disks import WritingBehind
 from cell.runtime.side_digest import SideDigest
 
 # Memory for larger ones is asked of the system anew each time, which takes longer than the copy.
@@ -178,4 +179,4 @@ def _unpack(source: IO[bytes] | _Stream, target: Path, archive: str | None) -> N
             with engine_files.parent_of(place) as (parent, name):
                 descriptor = engine_files.create(name, parent)
             with os.fdopen(descriptor, "wb") as file:
-                budget.copy(content, file)
+                budget.copy(content, WritingBehind(file))

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Protocol
 
 from cell.runtime import pace
 from cell.runtime.process import Process
@@ -95,7 +95,11 @@ def exceeded(limit: int) -> CopyError:
     )
 
 
-def copy(reading: IO[bytes], writing: IO[bytes]) -> None:
+class _Writes(Protocol):
+    def write(self, content: bytes, /) -> int: ...
+
+
+def copy(reading: IO[bytes], writing: _Writes) -> None:
     """From one file to the other, however long the first grows."""
     while block := reading.read(BLOCK_BYTES):
         spend(len(block))
