@@ -1,6 +1,6 @@
 """Every benchmark in one run; what is printed is also what docs/benchmarks.md holds.
 
-usage: python -m tools.bench [specserver|gateway|backups …]     exit status 1: a limit is exceeded
+usage: python -m tools.bench [specserver|gateway|migrations …]    exit status 1: a limit is exceeded
 """
 
 import os
@@ -13,7 +13,7 @@ from tools import usage
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.md"
 _SERVICES = ("specserver", "duckdb", "gateway", "gateway_postgres", "work", "neighbour", "backups")
-ROOMS = (*_SERVICES, "whole_way", "memory", "command_line")
+ROOMS = (*_SERVICES, "migrations", "whole_way", "memory", "command_line")
 _HEAD = """\
 # Benchmarks
 
