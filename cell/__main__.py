@@ -19,7 +19,7 @@ def _port(word: str) -> tuple[str, int]:
     return protocol, int(port)
 
 
-def main(words: list[str] | None = None) -> int:
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m cell", description="Run a cell.")
     parser.add_argument("--home", type=Path, required=True, help="the folder of the cell")
     parser.add_argument("--cell-id", required=True)
@@ -44,12 +44,19 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--acme-terms-agreed", action="store_true")
     parser.add_argument("--acme-ca-file", default="", help="trusted for the server's TLS")
     parser.add_argument("--backup-store", default="", help="URL; empty: `backups` in the home")
+    parser.add_argument(
+        "--backup-copy-store", default="", help="URL of a second store; empty: none"
+    )
     parser.add_argument("--backup-recovery-recipient", default="", help="age1…; empty: one is made")
     parser.add_argument("--backup-bytes-per-s", type=int, default=0, help="0: no limit")
     parser.add_argument("--keep-engines", action="store_true", help="leave engines running at exit")
     parser.add_argument("--log-format", choices=("json", "text"), default="json")
     parser.add_argument("--log-level", default="info")
-    given = parser.parse_args(words)
+    return parser
+
+
+def main(words: list[str] | None = None) -> int:
+    given = _parser().parse_args(words)
     settings = CellSettings(
         home=given.home,
         cell_id=given.cell_id,
@@ -63,6 +70,7 @@ def main(words: list[str] | None = None) -> int:
         acme_terms_agreed=given.acme_terms_agreed,
         acme_ca_file=given.acme_ca_file,
         backup_store_url=given.backup_store,
+        backup_copy_store_url=given.backup_copy_store,
         backup_recovery_recipient=given.backup_recovery_recipient,
         backup_bytes_per_s=given.backup_bytes_per_s,
         stop_engines=not given.keep_engines,

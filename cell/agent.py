@@ -21,9 +21,8 @@ from cell.access.signatures import Signatures, last_heard
 from cell.access.steps import Steps
 from cell.access.tokens import Tokens
 from cell.backups.keys import BackupKeys, Recovery
-from cell.backups.rate import Rate
 from cell.backups.repository import Repository
-from cell.backups.store import Store
+from cell.backups.two_stores import open_stores
 from cell.backups.wal_store import WalStore
 from cell.certificates import pki
 from cell.certificates.acme.ledger import Ledger
@@ -34,8 +33,10 @@ from cell.database import Database
 from cell.engines import PACKAGES, find
 from cell.engines.driver import EngineError, HasExtensions
 from cell.instances import replaced_data, snapshots
+from cell.instances.backup_copies import BackupCopies
 from cell.instances.backups import InstanceBackups
 from cell.instances.beginnings import Beginnings
+from cell.instances.copied import Copied
 from cell.instances.downloads import Downloads
 from cell.instances.dumps import Dumps
 from cell.instances.hosted import HostedInstance
@@ -102,6 +103,7 @@ class Cell:
         free = Uids(self.database, uids, partial(owners.in_use, uids))
         self.records = Records(self.database, free)
         self.credentials = Credentials(self.database, Sealer(key, "cell credentials v1"))
+        self.copied = Copied(self.database)
         self.repository, recoveries = self._open_repository(key)
         self.lost_data = LostData(self.database)
         ledger = Ledger(self.database, Sealer(key, "cell acme v1"))
@@ -109,7 +111,7 @@ class Cell:
             *(settings, self.layout, self.host, self.records, self.credentials),
             RouteFile(self.layout, self.public_host),
             Domains(settings, self.layout.home, ledger),
-            Beginnings(settings, self.layout, self.repository, recoveries, self.lost_data),
+            self._make_beginnings(recoveries),
         )
         self.lifecycle = Lifecycle(
             *(settings, self.layout, found, self.records, self.credentials, self.supervisor)
@@ -126,6 +128,10 @@ class Cell:
         self._chores: list[asyncio.Task[None]] = []
         self._certificates = self._ensure_certificates()
 
+    def _make_beginnings(self, recoveries: WalRecoveries) -> Beginnings:
+        kept = (self.repository, recoveries, self.lost_data, self.copied)
+        return Beginnings(self.settings, self.layout, *kept)
+
     def _make_migrations(self, sealer: Sealer) -> Migrations:
         records = MigrationRecords(self.database, sealer)
         runs = MigrationRuns(self.settings, self.supervisor, self.verifier, self.restores, records)
@@ -138,24 +144,26 @@ class Cell:
             *(settings, self.layout, self.host, supervisor.pools, uids, repository)
         )
         self.archives = WalArchives(settings, supervisor, recoveries)
-        self.backups = InstanceBackups(
-            *(settings, self.layout, supervisor, repository, self.verifier, self.archives)
+        self.copies = BackupCopies(
+            *(settings, supervisor, repository, recoveries.chains, self.copied)
         )
-        self.restores = Restores(settings, supervisor, repository, self.backups, recoveries)
+        self.backups = InstanceBackups(
+            *(settings, self.layout, supervisor, repository, self.verifier, self.archives),
+            self.copies,
+        )
+        self.restores = Restores(
+            *(settings, supervisor, repository, self.backups, recoveries), self.copied
+        )
         self.dumps = Dumps(settings, supervisor)
         self.downloads = Downloads(settings, repository)
 
     def _open_repository(self, key: bytes) -> tuple[Repository, WalRecoveries]:
         home, settings = self.layout.home, self.settings
-        store = Store(
-            settings.backup_store_url or (home / "backups").as_uri(),
-            makes_folder=not settings.backup_store_url,
-            rate=Rate(settings.backup_bytes_per_s),
-        )
+        stores = open_stores(settings, home)
         keys = BackupKeys(self.database, Sealer(key, "cell backups v1"))
         recovery = Recovery(home, settings.backup_recovery_recipient)
-        recoveries = WalRecoveries(WalChains(self.database), WalStore(store, keys))
-        return Repository(store, keys, recovery), recoveries
+        recoveries = WalRecoveries(WalChains(self.database), WalStore(stores, keys), self.copied)
+        return Repository(stores, keys, recovery), recoveries
 
     def _settle(self) -> None:
         """Has all that engines enter where they can go."""
@@ -235,6 +243,7 @@ class Cell:
             ],
             "clock": {"host_time": self.clock.host(), "offset_s": self.clock.offset_s},
             "capacity": machine.capacity(self.layout.home),
+            "has_second_store": self.copies.has_store,
             "confinement": {
                 name: {"enforced": means.enforced, "reason": means.reason}
                 for name, means in self.host.confinement.items()
@@ -259,6 +268,8 @@ class Cell:
             return
         instance = HostedInstance(record, site, driver)
         instance.has_backup_key = self.repository.keys.find(record.instance_id) is not None
+        instance.restored = self.copied.restored(record.instance_id)
+        self.copies.watch(instance)
         if data_lost:
             site.make(self.host.owner(site))
             instance.data_lost = True
@@ -341,6 +352,7 @@ class Cell:
     async def _tick(self) -> None:
         await self.supervisor.tick()
         self.archives.tick()
+        self.copies.tick()
         await snapshots.sweep(self.supervisor.instances)
         self.lifecycle.forget_erased()
         logs = [instance.site.log for instance in self.supervisor.instances.values()]

@@ -56,6 +56,19 @@ CREATE TABLE IF NOT EXISTS wal_bases (
     first_segment INTEGER NOT NULL,
     consistent_at REAL NOT NULL
 );
+CREATE TABLE IF NOT EXISTS backup_copies (
+    backup_id TEXT PRIMARY KEY, instance_id TEXT NOT NULL, copied_at REAL NOT NULL
+);
+CREATE TABLE IF NOT EXISTS wal_copies (
+    chain_id TEXT PRIMARY KEY,
+    instance_id TEXT NOT NULL,
+    next_segment INTEGER NOT NULL,
+    partial_bytes INTEGER NOT NULL,
+    until REAL NOT NULL
+);
+CREATE TABLE IF NOT EXISTS restored_from (
+    instance_id TEXT PRIMARY KEY, backup_id TEXT NOT NULL, is_copy INTEGER NOT NULL
+);
 CREATE TABLE IF NOT EXISTS lost_data (
     instance_id TEXT PRIMARY KEY, at REAL NOT NULL, prepared INTEGER NOT NULL
 );

@@ -56,6 +56,17 @@ class CellSettings:
     # Where backups are kept: file:///path, s3://bucket/prefix, gs://… or az://…; empty: `backups`
     # in the home. Credentials are those of the environment.
     backup_store_url: str = ""
+    # Where backups are copied to besides, where an instance wants that; empty: nowhere. Credentials
+    # are those of the environment with the prefix BACKUP_COPY_; see cell/backups/variables.py.
+    backup_copy_store_url: str = ""
+    # How often it is looked whether more WAL is to be copied, and how often the two stores are
+    # compared; how long after a fault it is tried again, doubled from fault to fault; and after how
+    # long with faults copies count as late.
+    backup_copy_look_s: float = 30.0
+    backup_copy_check_s: float = 3600.0
+    backup_copy_retry_s: float = 5.0
+    backup_copy_retry_max_s: float = 300.0
+    backup_copy_late_after_s: float = 900.0
     # The age recipient (age1…) that the keys of backups are wrapped for; empty: one of the home.
     backup_recovery_recipient: str = ""
     # Larger data is not restored to verify its backup: that its checksums are right is enough.

@@ -64,6 +64,8 @@ class Spec:
     """With a backup: the moment to recover to from it, in unix seconds."""
     continuous_archiving: bool = False
     """Whether its WAL is archived, where its engine has any."""
+    backups_copied: bool = False
+    """Whether its backups, and its archived WAL, are copied into the second store."""
     tenant: str = ""
     """Whose it is, in a word that says no more: what all instances share is shared by tenant."""
     person: str = ""
@@ -89,6 +91,7 @@ class Spec:
             source_backup=document.get("source_backup"),
             source_at=unix(document.get("source_at")),
             continuous_archiving=document.get("continuous_archiving", False),
+            backups_copied=document.get("backups_copied", False),
             tenant=document.get("tenant", ""),
             person=document.get("person", ""),
             network_version=int(document.get("network_version", 0)),
@@ -96,6 +99,9 @@ class Spec:
 
     def archived(self, *, wanted: bool) -> "Spec":
         return replace(self, continuous_archiving=wanted)
+
+    def copied(self, *, wanted: bool) -> "Spec":
+        return replace(self, backups_copied=wanted)
 
     def resized(self, size: Size) -> "Spec":
         return replace(self, size=size)

@@ -31,6 +31,7 @@ def run_cell(settings: Settings) -> None:
             acme_eab_key_id=settings.acme_eab_key_id,
             acme_eab_hmac_key=settings.acme_eab_hmac_key,
             backup_store_url=settings.backup_store,
+            backup_copy_store_url=settings.backup_copy_store_url,
             backup_recovery_recipient=settings.backup_recovery_recipient,
             backup_verify_bytes_max=settings.backup_verify_bytes_max,
             backup_bytes_per_s=settings.backup_bytes_per_s,

@@ -15,6 +15,7 @@ from clients import wording
 # What a pattern lets in, in words: a pattern itself tells few people that.
 ALLOWED: Final = {
     "acme_directory": "a URL that begins with https://, or empty",
+    "backup_copy_store_url": "a URL that begins with file:///, s3://, gs:// or az://, or empty",
     "backup_store_url": "a URL that begins with file:///, s3://, gs:// or az://, or empty",
     "gateway_mysql_version": "a version that begins with a digit, of at most 61 characters",
     "region": "a lowercase letter and up to 30 letters, digits and hyphens",
@@ -83,6 +84,29 @@ def check_database_url(url: str) -> None:
                 "must be a URL such as postgresql://user:password@host:5432/name or "
                 "sqlite:////folder/menagerie.db"
             )
+
+
+def check_rate_storage(where: str) -> None:
+    if where in {"memory", "database"}:
+        return
+    from limits.errors import ConfigurationError  # noqa: PLC0415 -- see above
+
+    from control.boundary.rates import check_storage  # noqa: PLC0415 -- see above
+
+    try:
+        check_storage(where)
+    except ConfigurationError as error:
+        raise ValueError(str(error)) from None
+
+
+def check_copy_store(second: str, first: str) -> None:
+    """Neither is within the other: who removes from the one would remove from both."""
+    one, other = (f"{url.rstrip('/')}/" for url in (second, first))
+    if second and (one.startswith(other) or other.startswith(one)):
+        raise ValueError(
+            "backup_copy_store_url: must be another store than backup_store_url, and neither within"
+            " the other"
+        )
 
 
 def check_recipient(recipient: str) -> None:

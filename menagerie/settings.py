@@ -199,6 +199,11 @@ class Settings(BaseSettings):
         pattern="^((file:///|s3://|gs://|az://).+)?$",
         description="URL of the store of backups; empty: `backups` in the home",
     )
+    backup_copy_store_url: str = Field(
+        "",
+        pattern="^((file:///|s3://|gs://|az://).+)?$",
+        description="URL of a second store that backups can be copied to; empty: none",
+    )
     backup_recovery_recipient: str = Field(
         "",
         description="age recipient for the keys of backups; empty: one whose key is in the home",
@@ -248,18 +253,13 @@ class Settings(BaseSettings):
     @field_validator("rate_limit_storage")
     @classmethod
     def _storage_is_one(cls, where: str) -> str:
-        if where in {"memory", "database"}:
-            return where
-        # Slow to import, and every part reads the settings.
-        from limits.errors import ConfigurationError  # noqa: PLC0415
-
-        from control.boundary.rates import check_storage  # noqa: PLC0415
-
-        try:
-            check_storage(where)
-        except ConfigurationError as error:
-            raise ValueError(str(error)) from None
+        setting_values.check_rate_storage(where)
         return where
+
+    @model_validator(mode="after")
+    def _stores_differ(self) -> "Settings":
+        setting_values.check_copy_store(self.backup_copy_store_url, self.backup_store)
+        return self
 
     @field_validator("trusted_proxies", "gateway_proxy_cidrs", mode="before")
     @classmethod

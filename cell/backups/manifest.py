@@ -1,6 +1,7 @@
 """What a backup is: an object of its own, written last; what has none does not count."""
 
 import hashlib
+import re
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal, Self
 
@@ -14,6 +15,14 @@ MANIFEST: Final = "manifest"
 MANIFEST_BYTES_MAX: Final = 1 << 26
 Kind = Literal["scheduled", "manual", "pre_change"]
 Method = Literal["restored", "checksums"]
+
+
+_BACKUP_ID: Final = re.compile(r"bkp_[0-9A-Za-z]+")
+
+
+def is_backup_id(name: str) -> bool:
+    """Else somebody put it there: by the name "wal", all archived WAL would be taken for parts."""
+    return _BACKUP_ID.fullmatch(name) is not None
 
 
 @dataclass(frozen=True)
@@ -102,6 +111,8 @@ class Manifest:
     stored_sha256: str = ""
     """Of the manifest itself as it lies in the store; not in it."""
     manifest_bytes: int = 0
+    from_copy: bool = False
+    """Read from the second store; not in it either."""
 
     @property
     def name(self) -> BackupName:
@@ -114,7 +125,8 @@ class Manifest:
     def seal(self, key: bytes, wrapped_key: bytes) -> bytes:
         """The object; `wrapped_key` is readable in it."""
         document = {"format": FORMAT, **asdict(self)}
-        del document["stored_sha256"], document["manifest_bytes"]
+        for each in ("stored_sha256", "manifest_bytes", "from_copy"):
+            del document[each]
         return sealed_objects.seal(key, self.name.manifest, orjson.dumps(document), wrapped_key)
 
     def stored_as(self, sealed: bytes) -> "Manifest":

@@ -11,9 +11,10 @@ from typing import IO, Final, cast
 
 import zstandard
 
-from cell.backups.manifest import MANIFEST_BYTES_MAX, BackupName, Manifest
+from cell.backups.manifest import MANIFEST_BYTES_MAX, BackupName, Manifest, Part
 from cell.backups.sealed_objects import DamagedError, unseal
 from cell.backups.store import MissingError, OversizedError, ReadsObjects
+from cell.backups.two_stores import EitherStore, attempt
 from cell.runtime import budget, engine_files
 from cell.runtime.disks import WritingBehind
 from cell.runtime.side_digest import SideDigest
@@ -39,20 +40,29 @@ class _Parts:
         return bytes(given)
 
 
-def parts(store: ReadsObjects, key: bytes, found: Manifest) -> Iterator[bytearray]:
+def parts(store: ReadsObjects | EitherStore, key: bytes, found: Manifest) -> Iterator[bytearray]:
     """The compressed archive. Raises DamagedError or StoreError."""
     for number, part in enumerate(found.content.parts):
         budget.go_on()
         name = found.name.part(number)
-        try:
-            sealed = store.get(name, part.stored_bytes)
-        except MissingError as error:
-            raise DamagedError(f"part {number} of the backup is missing") from error
-        except OversizedError as error:
-            raise DamagedError(f"part {number} of the backup is too large") from error
-        if hashlib.sha256(sealed).hexdigest() != part.sha256:
-            raise DamagedError(f"part {number} of the backup is not the one that was written")
-        yield unseal(key, name, sealed)
+
+        def read(one: ReadsObjects, number: int = number, part: Part = part) -> bytes:
+            return sealed_part(one, found.name, number, part)
+
+        yield unseal(key, name, attempt(store, read))
+
+
+def sealed_part(store: ReadsObjects, name: BackupName, number: int, part: Part) -> bytes:
+    """As it was written. Raises DamagedError or StoreError."""
+    try:
+        sealed = store.get(name.part(number), part.stored_bytes)
+    except MissingError as error:
+        raise DamagedError(f"part {number} of the backup is missing") from error
+    except OversizedError as error:
+        raise DamagedError(f"part {number} of the backup is too large") from error
+    if hashlib.sha256(sealed).hexdigest() != part.sha256:
+        raise DamagedError(f"part {number} of the backup is not the one that was written")
+    return sealed
 
 
 @contextlib.contextmanager
@@ -96,16 +106,21 @@ class _Stream:
         return content
 
 
-def manifest(store: ReadsObjects, key: bytes, name: BackupName) -> Manifest:
+def manifest(store: ReadsObjects | EitherStore, key: bytes, name: BackupName) -> Manifest:
+    """Raises MissingError, DamagedError or StoreError."""
+    return attempt(store, lambda one: Manifest.unseal(key, name, sealed_manifest(one, name)))
+
+
+def sealed_manifest(store: ReadsObjects, name: BackupName) -> bytes:
     """Raises MissingError, DamagedError or StoreError."""
     try:
-        return Manifest.unseal(key, name, store.get(name.manifest, MANIFEST_BYTES_MAX))
+        return store.get(name.manifest, MANIFEST_BYTES_MAX)
     except OversizedError as error:
         raise DamagedError("the manifest is too large") from error
 
 
 def check(
-    store: ReadsObjects,
+    store: ReadsObjects | EitherStore,
     key: bytes,
     found: Manifest,
     progress: Callable[[int], None] = lambda _: None,
@@ -115,7 +130,7 @@ def check(
 
 
 def unpack(
-    store: ReadsObjects,
+    store: ReadsObjects | EitherStore,
     key: bytes,
     found: Manifest,
     target: Path,
@@ -132,7 +147,7 @@ def unpack(
 
 
 def _through(
-    store: ReadsObjects,
+    store: ReadsObjects | EitherStore,
     key: bytes,
     found: Manifest,
     progress: Callable[[int], None],

@@ -16,9 +16,11 @@ from cell.backups.manifest import (
     BackupName,
     Manifest,
     StoredContent,
+    is_backup_id,
 )
 from cell.backups.sealed_objects import DamagedError, clear_text
-from cell.backups.store import MissingError, Store, StoreError
+from cell.backups.store import MissingError, ReadsObjects, StoreError
+from cell.backups.two_stores import TwoStores, attempt
 from cell.runtime import pace
 from cell.runtime.own_threads import in_own_thread, in_quiet_thread
 
@@ -33,15 +35,27 @@ log = structlog.get_logger("cell.backups")
 class Repository:
     """Waits for the store on threads of its own. Raises StoreError, and DamagedError on reading."""
 
-    def __init__(self, store: Store, keys: BackupKeys, recovery: Recovery) -> None:
-        self._store = store
+    def __init__(self, stores: TwoStores, keys: BackupKeys, recovery: Recovery) -> None:
+        self.stores = stores
+        self._store = stores.first
         self.keys = keys
         self._recovery = recovery
         # Of what is sent; each takes two parts of memory until it is opened, and one afterwards.
         self._opening = asyncio.Semaphore(OPENING)
 
     async def find(self, name: BackupName) -> Manifest | None:
-        """None where it is not complete."""
+        """None where neither store has all of it, as far as that is known."""
+        if (key := self.keys.find(name.instance_id)) is None:
+            return None
+        either = self.stores.reading()
+        try:
+            found = await in_own_thread(reading.manifest, either, key, name)
+        except MissingError:
+            return None
+        return replace(found, from_copy=either.used_copy)
+
+    async def find_written(self, name: BackupName) -> Manifest | None:
+        """The same in the store that backups are written to."""
         if (key := self.keys.find(name.instance_id)) is None:
             return None
         try:
@@ -57,12 +71,12 @@ class Repository:
 
     def _list(self, key: bytes, instance_id: str) -> list[Manifest]:
         found = []
-        for backup_id, is_complete in sorted(self._there(instance_id).items()):
+        for backup_id, is_complete in sorted(self._there(self.stores, instance_id).items()):
             if not is_complete:
                 continue
             try:
                 name = BackupName(instance_id, backup_id)
-                found.append(reading.manifest(self._store, key, name))
+                found.append(reading.manifest(self.stores.reading(), key, name))
             except MissingError:
                 continue
             except DamagedError as error:
@@ -74,12 +88,12 @@ class Repository:
                 )
         return found
 
-    def _there(self, instance_id: str) -> dict[str, bool]:
-        """By backup, whether it is complete."""
+    def _there(self, stores: TwoStores, instance_id: str) -> dict[str, bool]:
+        """By backup, whether it is complete in one of these."""
         found: dict[str, bool] = {}
-        for each in self._store.list(f"{instance_id}/"):
-            parts = each.name.split("/")
-            if len(parts) != OBJECT_PARTS:
+        for each in stores.names(f"{instance_id}/"):
+            parts = each.split("/")
+            if len(parts) != OBJECT_PARTS or not is_backup_id(parts[1]):
                 # None of ours.
                 continue
             _, backup_id, name = parts
@@ -103,12 +117,17 @@ class Repository:
     def _unwrap_newest(self, instance_id: str, known: frozenset[str]) -> bytes | None:
         """None where there is no backup at all."""
         refused: Exception | None = None
-        for backup_id, is_complete in sorted(self._there(instance_id).items(), reverse=True):
+        there = self._there(self.stores, instance_id)
+        for backup_id, is_complete in sorted(there.items(), reverse=True):
             if not is_complete:
                 continue
             name = BackupName(instance_id, backup_id)
+
+            def read(one: ReadsObjects, name: BackupName = name) -> bytes:
+                return self._unwrap(name, one.get(name.manifest, MANIFEST_BYTES_MAX), known)
+
             try:
-                return self._unwrap(name, self._store.get(name.manifest, MANIFEST_BYTES_MAX), known)
+                return attempt(self.stores.reading(), read)
             except (DamagedError, RecoveryError, MissingError) as error:
                 refused = refused or error
         if refused is not None:
@@ -163,8 +182,20 @@ class Repository:
         target: Path,
         progress: Callable[[int], None] = lambda _: None,
         archive: str | None = None,
+    ) -> bool:
+        """Into the new folder `target`; what an `archive` in it holds, to a folder of its name.
+
+        True where any of it was read from the second store.
+        """
+        either = self.stores.reading()
+        given = (either, self.keys.of(found.instance_id), found, target, progress, archive)
+        await in_quiet_thread(reading.unpack, *given)
+        return found.from_copy or either.used_copy
+
+    async def unpack_written(
+        self, found: Manifest, target: Path, progress: Callable[[int], None], archive: str | None
     ) -> None:
-        """Into the new folder `target`; what an `archive` in it holds, to a folder of its name."""
+        """The same from the store that it was written to, to see whether that has it."""
         given = (self._store, self.keys.of(found.instance_id), found, target, progress, archive)
         await in_quiet_thread(reading.unpack, *given)
 
@@ -172,7 +203,7 @@ class Repository:
         """As it was compressed; nothing of a part is given before all of that was checked."""
         key, own = self.keys.of(found.instance_id), pace.Pace()
         own.slow = True
-        parts = reading.parts(self._store, key, found)
+        parts = reading.parts(self.stores.reading(), key, found)
         try:
             while True:
                 async with self._opening:
@@ -194,15 +225,12 @@ class Repository:
 
     async def incomplete(self, instance_id: str) -> list[BackupName]:
         """Those of which there are parts and no manifest."""
-        there = await in_own_thread(self._there, instance_id)
+        there = await in_own_thread(self._there, TwoStores(self._store), instance_id)
         return [BackupName(instance_id, each) for each, complete in there.items() if not complete]
 
-    async def erase(self, instance_id: str) -> None:
-        """Everything of the instance, and then its key, without which nothing can be read."""
-        if self.keys.find(instance_id) is None:
-            return
+    async def remove_all(self, instance_id: str) -> None:
+        """Everything of the instance in the store that backups are written to."""
         await in_own_thread(self._store.remove_all, f"{instance_id}/")
-        self.keys.erase(instance_id)
 
 
 def _next(parts: Iterator[bytearray], own: pace.Pace) -> memoryview | None:

@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 import structlog
 
+from cell.backups import variables
 from cell.backups.rate import Rate
 from cell.runtime import disks, engine_files
 from cell.runtime.engine_files import EnginePath
@@ -71,9 +72,21 @@ class Store:
     Reached when it is first used: a cell starts while its store is away.
     """
 
-    def __init__(self, url: str, *, makes_folder: bool = False, rate: Rate | None = None) -> None:
-        """A folder that is missing may be a volume that is not mounted: it is only made if told."""
+    def __init__(
+        self,
+        url: str,
+        *,
+        makes_folder: bool = False,
+        rate: Rate | None = None,
+        is_second: bool = False,
+    ) -> None:
+        """A folder that is missing may be a volume that is not mounted: it is only made if told.
+
+        The second store has credentials of its own, and another name in what is told.
+        """
         self._url = url
+        self._is_second = is_second
+        self._title = "the second store of backups" if is_second else "the store of backups"
         self._rate = rate or Rate()
         self._makes_folder = makes_folder
         self._reached: ObjectStore | None = None
@@ -187,7 +200,7 @@ class Store:
             if self._makes_folder:
                 self._folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
             if not self._folder.is_dir():
-                raise StoreError("the folder of the store of backups is missing")
+                raise StoreError(f"the folder of {self._title} is missing")
             # Another one, where a volume was mounted meanwhile.
             if stat.S_IMODE(self._folder.stat().st_mode) != FOLDER_MODE:
                 self._folder.chmod(FOLDER_MODE)
@@ -197,15 +210,19 @@ class Store:
             if self._folder is not None:
                 self._reached = LocalStore(self._folder, automatic_cleanup=True)
             else:
+                told = variables.of_first()
+                if self._is_second:
+                    told = variables.of_second(urlsplit(self._url).scheme)
                 self._reached = from_url(
                     self._url,
                     client_options={
                         "timeout": REQUEST_TIMEOUT,
                         "connect_timeout": CONNECT_TIMEOUT,
                         # Only where the environment names such an endpoint.
-                        "allow_http": os.environ.get("AWS_ALLOW_HTTP", "") == "true",
+                        "allow_http": told.allows_http,
                     },
                     retry_config={"max_retries": RETRIES, "retry_timeout": RETRY_TIMEOUT},
+                    **told.options,
                 )
         return self._reached
 
@@ -216,16 +233,19 @@ class Store:
         try:
             yield
         except FileNotFoundError as error:
-            raise MissingError("the store of backups does not have an object") from error
+            raise MissingError(f"{self._title} does not have an object") from error
         except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
             raise
         except (exceptions.BaseError, OSError, ValueError) as error:
             # Of several lines, with paths and addresses that are for nobody but whoever runs this.
             first = (str(error).splitlines() or [type(error).__name__])[0]
-            log.warning("cell.backup_store_failed", act=verb, object=name, reason=first)
+            which = "second" if self._is_second else "first"
+            log.warning(
+                "cell.backup_store_failed", store=which, act=verb, object=name, reason=first
+            )
             full = _NO_SPACE.search(str(error)) or getattr(error, "errno", 0) == errno.ENOSPC
             why = "is full" if full else "does not respond as it should"
-            raise StoreError(f"the store of backups {why}; see the log of the cell") from error
+            raise StoreError(f"{self._title} {why}; see the log of the cell") from error
 
 
 def _files_in(folder: EnginePath, prefix: str) -> Iterator[StoreEntry]:

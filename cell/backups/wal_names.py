@@ -12,6 +12,7 @@ FOLDER: Final = "wal"
 """Of an instance in the store, beside its backups."""
 _PER_LOG: Final = 2**32 // SEGMENT_BYTES
 _SEGMENT: Final = re.compile(r"([0-9A-F]{8})([0-9A-F]{8})([0-9A-F]{8})")
+_CHAIN_ID: Final = re.compile(r"wal_[0-9A-Za-z]+")
 _HISTORY: Final = re.compile(r"[0-9A-F]{8}\.history")
 
 
@@ -53,6 +54,10 @@ class Segment:
 def is_history(name: str) -> bool:
     """Of a timeline."""
     return _HISTORY.fullmatch(name) is not None
+
+
+def is_chain_id(name: str) -> bool:
+    return _CHAIN_ID.fullmatch(name) is not None
 
 
 def of_chain(instance_id: str, chain_id: str) -> str:

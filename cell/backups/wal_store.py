@@ -1,6 +1,7 @@
 """Archived WAL in the store: each segment compressed and sealed by itself, by its name."""
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 import zstandard
@@ -8,7 +9,8 @@ import zstandard
 from cell.backups import sealed_objects
 from cell.backups.keys import BackupKeys
 from cell.backups.sealed_objects import DamagedError
-from cell.backups.store import MissingError, OversizedError, Store
+from cell.backups.store import MissingError, OversizedError, ReadsObjects, StoreError
+from cell.backups.two_stores import EitherStore, TwoStores, attempt
 from cell.backups.wal_names import PARTIAL, SEGMENT_BYTES, of_chain
 from cell.runtime.own_threads import in_daemon_thread, in_own_thread
 
@@ -20,8 +22,9 @@ SEALED_BYTES_MAX: Final = SEGMENT_BYTES + 2**20
 class WalStore:
     """Waits for the store on threads of its own. Raises StoreError, and DamagedError on reading."""
 
-    def __init__(self, store: Store, keys: BackupKeys) -> None:
-        self._store = store
+    def __init__(self, stores: TwoStores, keys: BackupKeys) -> None:
+        self.stores = stores
+        self._store = stores.first
         self._keys = keys
 
     async def put(self, instance_id: str, chain_id: str, name: str, content: bytes) -> None:
@@ -35,25 +38,30 @@ class WalStore:
         if not name.endswith(PARTIAL):
             self._store.settle()
 
-    async def get(self, instance_id: str, chain_id: str, name: str) -> bytes:
+    async def get(
+        self, instance_id: str, chain_id: str, name: str, either: EitherStore | None = None
+    ) -> bytes:
         """At most a segment."""
         if (key := self._keys.find(instance_id)) is None:
             raise DamagedError("the key of the instance's backups is gone")
-        return await in_own_thread(self._get, key, of_chain(instance_id, chain_id), name)
+        prefix = of_chain(instance_id, chain_id)
+        read = partial(_content, key=key, prefix=prefix, name=name)
+        return await in_own_thread(attempt, either or self.stores.reading(), read)
 
-    def _get(self, key: bytes, prefix: str, name: str) -> bytes:
-        try:
-            sealed = self._store.get(prefix + name, SEALED_BYTES_MAX)
-        except MissingError as error:
-            raise DamagedError(f"WAL segment {name} is missing from the store") from error
-        except OversizedError as error:
-            raise DamagedError(f"WAL segment {name} is larger than what was archived") from error
-        compressed = sealed_objects.unseal(key, prefix + name, sealed)
-        try:
-            decompressor = zstandard.ZstdDecompressor(max_window_size=2 * SEGMENT_BYTES)
-            return decompressor.decompress(compressed, max_output_size=SEGMENT_BYTES)
-        except zstandard.ZstdError as error:
-            raise DamagedError(f"WAL segment {name} cannot be read: {error}") from error
+    async def names_in_either(self, instance_id: str, chain_id: str) -> set[str]:
+        """Of all that can be read of a chain."""
+        prefix = of_chain(instance_id, chain_id)
+
+        def both() -> set[str]:
+            try:
+                return {each.removeprefix(prefix) for each in self.stores.names(prefix)}
+            except StoreError:
+                if (second := self.stores.second) is None:
+                    raise
+                self.stores.first_failed()
+                return {each.name.removeprefix(prefix) for each in second.list(prefix)}
+
+        return await in_own_thread(both)
 
     async def names(self, instance_id: str, chain_id: str) -> set[str]:
         """Of all that is there of a chain."""
@@ -69,3 +77,24 @@ class WalStore:
 
     async def remove_chain(self, instance_id: str, chain_id: str) -> None:
         await in_own_thread(self._store.remove_all, of_chain(instance_id, chain_id))
+
+
+def _content(store: ReadsObjects, *, key: bytes, prefix: str, name: str) -> bytes:
+    try:
+        sealed = store.get(prefix + name, SEALED_BYTES_MAX)
+    except MissingError as error:
+        raise DamagedError(f"WAL segment {name} is missing from the store") from error
+    except OversizedError as error:
+        raise DamagedError(f"WAL segment {name} is larger than what was archived") from error
+    return opened(key, prefix + name, sealed)
+
+
+def opened(key: bytes, path: str, sealed: bytes) -> bytes:
+    """What was archived under that name of an object. Raises DamagedError."""
+    compressed = sealed_objects.unseal(key, path, sealed)
+    try:
+        decompressor = zstandard.ZstdDecompressor(max_window_size=2 * SEGMENT_BYTES)
+        return decompressor.decompress(compressed, max_output_size=SEGMENT_BYTES)
+    except zstandard.ZstdError as error:
+        name = path.rpartition("/")[2]
+        raise DamagedError(f"WAL segment {name} cannot be read: {error}") from error

@@ -6,6 +6,7 @@ from typing import Any
 from cell.agent import Cell
 from cell.backups.manifest import Manifest
 from cell.timestamps import moment, unix
+from specserver import Conflict
 
 Body = dict[str, Any]
 
@@ -44,6 +45,26 @@ async def set_archiving(cell: Cell, instance_id: str, body: Body) -> Body:
     instance.archive_continuously(wanted=body["wanted"])
     cell.supervisor.save(instance)
     return cell.lifecycle.observation(instance)
+
+
+async def set_copying(cell: Cell, instance_id: str, body: Body) -> Body:
+    instance = cell.lifecycle.find(instance_id)
+    instance.refuse_erased()
+    if body["wanted"] and not cell.copies.has_store:
+        raise Conflict("the cell has no second store of backups: its operator has to name one")
+    instance.copy_backups(wanted=body["wanted"])
+    cell.supervisor.save(instance)
+    return cell.lifecycle.observation(instance)
+
+
+async def list_copies(cell: Cell, instance_id: str) -> Body:
+    found = cell.copied.backups(cell.lifecycle.find(instance_id).instance_id)
+    return {
+        "items": [
+            {"backup_id": backup_id, "copied_at": moment(at)}
+            for backup_id, at in sorted(found.items())
+        ]
+    }
 
 
 def _view(made: Manifest) -> Body:

@@ -15,6 +15,7 @@ from cell.backups.sealed_objects import DamagedError
 from cell.backups.store import StoreError
 from cell.engines.driver import EngineError, Snapshot
 from cell.instances import bounds, login_turns, snapshots
+from cell.instances.backup_copies import BackupCopies
 from cell.instances.copy_slots import CopySlot, locked_in_turn
 from cell.instances.disk_room import DiskRoom
 from cell.instances.hosted import BackupProgress, HostedInstance
@@ -51,12 +52,14 @@ class InstanceBackups:
         repository: Repository,
         verifier: Verifier,
         archives: WalArchives,
+        copies: BackupCopies,
     ) -> None:
         self._settings = settings
         self._layout = layout
         self._supervisor = supervisor
         self._repository = repository
         self._verifier = verifier
+        self._copies = copies
         self.room = DiskRoom()
         self.archives = archives
         self._in_use: Counter[BackupName] = Counter()
@@ -69,7 +72,7 @@ class InstanceBackups:
                 if (why := instance.why_backup_ends()) is not None:
                     raise Conflict(f"the backup was not made: {why}")
                 with told("the backup failed"):
-                    if (found := await self._repository.find(name)) is not None:
+                    if (found := await self._repository.find_written(name)) is not None:
                         self._add_base(found)
                         return found
                     if instance.data_lost:
@@ -114,6 +117,7 @@ class InstanceBackups:
             stored = await self._repository.commit(made)
             is_done = True
             self._add_base(stored)
+            self._copies.changed(instance)
         finally:
             await in_own_thread(engine_files.remove, spool)
             if not is_done:
@@ -191,8 +195,11 @@ class InstanceBackups:
                 stack.enter_context(self.used(name))
             for name in names:
                 await self._repository.remove(name)
-                self._log("cell.backup_dropped", name)
             self.archives.drop_bases(backup_ids)
+            for name in names:
+                # Last: a second store that is away keeps nothing from being removed from the first.
+                await self._copies.remove(instance, name)
+                self._log("cell.backup_dropped", name)
             if not instance.backups_lock.locked():
                 # Else the sweep does it: what is being made may be continued by what is there.
                 async with instance.backups_lock:
@@ -204,7 +211,11 @@ class InstanceBackups:
         async with instance.backups_lock:
             with told("the backups were not removed"):
                 await self.archives.settle(instance)
-                await self._repository.erase(instance.instance_id)
+                if instance.has_backup_key:
+                    await self._repository.remove_all(instance.instance_id)
+                    await self._copies.erase(instance)
+                    # Last: without it nothing can be read, and nobody looks for it any more.
+                    self._repository.keys.erase(instance.instance_id)
                 self.archives.erase(instance.instance_id)
             instance.has_backup_key = False
 

@@ -13,6 +13,7 @@ from cell.engines.packed_snapshots import archive_of
 from cell.engines.wal_sources import ArchivesWal, RecoveryTarget
 from cell.instances import snapshots
 from cell.instances.ceilings import FullError
+from cell.instances.copied import Copied
 from cell.instances.hosted import BackupProgress, HostedInstance
 from cell.instances.lost_data import LOST, LostData
 from cell.instances.snapshots import BEGUN
@@ -36,12 +37,14 @@ class Beginnings:
         repository: Repository,
         recoveries: WalRecoveries,
         lost_data: LostData,
+        copied: Copied,
     ) -> None:
         self._settings = settings
         self._layout = layout
         self._repository = repository
         self._recoveries = recoveries
         self._lost_data = lost_data
+        self._copied = copied
 
     def missing(self, spec: Spec) -> str | None:
         """What a new instance would begin with and this cell cannot have; None where all is well.
@@ -110,8 +113,8 @@ class Beginnings:
             return
         folder = instance.site.directory / UNPACKED
         try:
-            await self._unpack(instance, backup)
-            await self._restore(instance, backup, folder)
+            is_copy = await self._unpack(instance, backup)
+            is_copy |= await self._restore(instance, backup, folder)
         except StoreError as error:
             raise EngineError(str(error)) from error
         except DamagedError as error:
@@ -119,17 +122,20 @@ class Beginnings:
         finally:
             await in_own_thread(engine_files.remove, folder)
             instance.restore = None
+        instance.restored = (BackupName.parse(backup).backup_id, is_copy)
+        self._copied.note_restored(instance.instance_id, instance.restored[0], is_copy=is_copy)
         write_atomically(instance.site.directory / BEGUN, backup.encode())
         if BackupName.parse(backup).instance_id == instance.instance_id:
             self._lost_data.forget(instance.instance_id)
             instance.data_lost, instance.has_backup_key = False, True
 
-    async def _restore(self, instance: HostedInstance, backup: str, folder: Path) -> None:
+    async def _restore(self, instance: HostedInstance, backup: str, folder: Path) -> bool:
+        """Whether any archived WAL was read from the second store."""
         at, driver = instance.record.spec.source_at, instance.driver
         if at is None:
             with budget.limit(instance.ceiling_bytes):
                 await driver.restore(instance.site, folder)
-            return
+            return False
         if not isinstance(driver, ArchivesWal):
             raise FinalError("the engine has no WAL to recover from")
         name = BackupName.parse(backup)
@@ -139,12 +145,14 @@ class Beginnings:
             # Not the last word: what is committed now is archived a few seconds later.
             raise EngineError(str(error)) from error
         with budget.limit(instance.ceiling_bytes + plan.size_bytes):
-            await self._recoveries.fetch(plan, folder)
+            is_copy = await self._recoveries.fetch(plan, folder)
             within_s = self._settings.recovery_timeout_s
             target = RecoveryTarget(instance.record.spec, at, within_s)
             await driver.recover(instance.site, folder, target)
+        return is_copy
 
-    async def _unpack(self, instance: HostedInstance, backup: str) -> None:
+    async def _unpack(self, instance: HostedInstance, backup: str) -> bool:
+        """Whether any of it was read from the second store."""
         found = await self._repository.find(BackupName.parse(backup))
         if found is None:
             raise FinalError(f"there is no backup {backup} in the store")
@@ -162,7 +170,8 @@ class Beginnings:
         stream_bytes = found.content.stream_bytes
         instance.restore = BackupProgress(found.backup_id, "downloading", stream_bytes)
         with budget.limit(stream_bytes):
-            await self._repository.unpack(
+            is_copy = await self._repository.unpack(
                 found, folder, instance.restore.add, archive_of(instance.driver)
             )
         instance.restore.phase = "starting"
+        return is_copy

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -88,6 +88,10 @@ class HostedInstance(InstanceState):
         self.is_replaced = False
         # What is told of its archived WAL, where its engine has any.
         self.archiving: Callable[[], dict[str, Any] | None] = lambda: None
+        # What is told of the copies of its backups, where the cell has a second store.
+        self.copies: Callable[[], Mapping[str, Any] | None] = lambda: None
+        # The backup that its data is of, and whether that was read from the second store.
+        self.restored: tuple[str, bool] | None = None
         # When the control plane first heard that it is erased (monotonic).
         self.told_erased_at: float | None = None
         self.read_proofs()
@@ -192,5 +196,8 @@ class HostedInstance(InstanceState):
             "data_lost": self.data_lost,
             "backup": self.backup and asdict(self.backup),
             "restore": self.restore and asdict(self.restore),
+            "restored": self.restored
+            and {"backup_id": self.restored[0], "from_copy": self.restored[1]},
             "archiving": self.archiving(),
+            "copies": self.copies(),
         }

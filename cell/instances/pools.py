@@ -18,6 +18,8 @@ COPIES = 32
 UPGRADES = 16
 # Each runs tools beside its engine, for hours.
 MIGRATIONS = 8
+# Each has an object of 16 MiB in memory, twice while it is read back.
+SECOND_STORE = 2
 # Of what is held for as long as somebody likes, so much is kept for whoever has none of it.
 RESERVED = 1 / 3
 _PATIENT = 10_000
@@ -63,6 +65,8 @@ class Pools:
             waiting_of_one=_PATIENT,
             waiting=_PATIENT,
         )
+        # Of one object each, for some seconds: so nobody's copies wait for all of another's.
+        self.second_store = Turns(SECOND_STORE, 1, waiting_of_one=_PATIENT, waiting=_PATIENT)
         self.runs = Turns(RUNS, 6, reserved=int(RUNS * RESERVED))
         self.followed_logs = LogFollowers(
             EVERY_FOLLOWED_LOG, FOLLOWED_LOGS, int(EVERY_FOLLOWED_LOG * RESERVED)

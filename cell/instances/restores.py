@@ -14,6 +14,7 @@ from cell.engines.wal_sources import ArchivesWal, RecoveryTarget
 from cell.instances import bounds, replaced_data
 from cell.instances.backups import RETRY_AFTER, InstanceBackups, told
 from cell.instances.beginnings import UNPACKED
+from cell.instances.copied import Copied
 from cell.instances.copy_slots import CopySlot, locked_in_turn
 from cell.instances.hosted import BackupProgress, HostedInstance
 from cell.instances.lost_data import LOST
@@ -38,12 +39,14 @@ class Restores:
         repository: Repository,
         backups: InstanceBackups,
         recoveries: WalRecoveries,
+        copied: Copied,
     ) -> None:
         self._settings = settings
         self._supervisor = supervisor
         self._repository = repository
         self._backups = backups
         self._recoveries = recoveries
+        self._copied = copied
 
     async def restore(
         self, instance: HostedInstance, backup_id: str, at: float | None = None
@@ -103,17 +106,19 @@ class Restores:
             turn = CopySlot(pools.copies, host, instance)
             async with bounds.in_turn_unlocked(instance, turn):
                 with budget.limit(found.content.stream_bytes, ended=instance.why_backup_ends):
-                    await self._repository.unpack(
+                    is_copy = await self._repository.unpack(
                         found, folder, progress.add, archive_of(instance.driver)
                     )
                     if target.plan is not None:
-                        await self._recoveries.fetch(target.plan, folder)
+                        is_copy |= await self._recoveries.fetch(target.plan, folder)
             slot = CopySlot(pools.copies, host, instance)
             async with locked_in_turn(instance, slot):
                 instance.refuse_gone("restore")
                 refuse_what_does_not_fit(instance, found)
                 progress.phase = "starting"
                 await self._replace(instance, slot, target)
+            instance.restored = (found.backup_id, is_copy)
+            self._copied.note_restored(found.instance_id, found.backup_id, is_copy=is_copy)
         finally:
             await in_own_thread(replaced_data.clear, instance.site)
 

@@ -142,6 +142,10 @@ class InstanceState:
         spec = self._record.spec.archived(wanted=wanted)
         self._record = replace(self._record, spec=spec)
 
+    def copy_backups(self, *, wanted: bool) -> None:
+        spec = self._record.spec.copied(wanted=wanted)
+        self._record = replace(self._record, spec=spec)
+
     def pause(self) -> None:
         self.refuse_gone("pause")
         self._record = replace(self._record, desired="paused", paused_by="request")

@@ -123,7 +123,8 @@ class Verifier:
             site.make(self._host.owner(site))
             folder = site.directory / UNPACKED
             with budget.limit(bytes_max):
-                await self._repository.unpack(made, folder, progress.add, archive_of(driver))
+                archive = archive_of(driver)
+                await self._repository.unpack_written(made, folder, progress.add, archive)
             with budget.limit(bytes_max):
                 await driver.restore(site, folder)
             await in_own_thread(engine_files.remove, folder)

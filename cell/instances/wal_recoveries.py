@@ -7,6 +7,7 @@ from pathlib import Path
 from cell.backups.sealed_objects import DamagedError
 from cell.backups.wal_names import HISTORY, SEGMENT_BYTES, Segment
 from cell.backups.wal_store import WalStore
+from cell.instances.copied import Copied
 from cell.instances.wal_chains import WalBase, WalChain, WalChains, is_at_rest
 from cell.runtime import budget
 from cell.runtime.own_threads import in_own_thread
@@ -23,6 +24,8 @@ class WalPlan:
 
     chain: WalChain
     names: tuple[str, ...]
+    partial_bytes: int = 0
+    """Of the segment that fills, so many are needed at least."""
 
     @property
     def size_bytes(self) -> int:
@@ -30,9 +33,10 @@ class WalPlan:
 
 
 class WalRecoveries:
-    def __init__(self, chains: WalChains, store: WalStore) -> None:
+    def __init__(self, chains: WalChains, store: WalStore, copied: Copied) -> None:
         self.chains = chains
         self.store = store
+        self._copied = copied
 
     async def plan(self, instance_id: str, backup_id: str, at: float) -> WalPlan:
         """Conflict where that moment cannot be recovered from that backup."""
@@ -53,31 +57,44 @@ class WalRecoveries:
                 f"from the backup {backup_id}, moments from {moment(base.consistent_at)} to"
                 f" {moment(newest_at)} can be restored, and not {moment(at)}"
             )
-        there = await self.store.names(instance_id, chain.chain_id)
+        there = await self.store.names_in_either(instance_id, chain.chain_id)
         last = self.chains.last_segment(chain, at)
-        return WalPlan(chain, tuple(_names(chain, base.first_segment, last, there)))
+        names = tuple(_names(chain, base.first_segment, last, there))
+        return WalPlan(chain, names, self._partial_bytes(chain, at))
+
+    def _partial_bytes(self, chain: WalChain, at: float) -> int:
+        """What was copied last may be older than what was archived, and new enough for a moment."""
+        copy = self._copied.wal(chain.chain_id)
+        if copy is None or at > copy.until or copy.next_segment != chain.next_segment:
+            return chain.partial_bytes
+        return min(chain.partial_bytes, copy.partial_bytes)
 
     def _base(self, instance_id: str, backup_id: str) -> WalBase | None:
         bases = self.chains.bases(instance_id)
         return next((each for each in bases if each.backup_id == backup_id), None)
 
-    async def fetch(self, plan: WalPlan, target: Path) -> None:
-        """Into a new folder in `target`. Raises DamagedError or StoreError."""
+    async def fetch(self, plan: WalPlan, target: Path) -> bool:
+        """Into a new folder in `target`. Raises DamagedError or StoreError.
+
+        True where any of it was read from the second store.
+        """
         folder = target / FOLDER
         await in_own_thread(folder.mkdir)
-        chain = plan.chain
+        chain, either = plan.chain, self.store.stores.reading()
         for name in plan.names:
             budget.go_on()
-            content = await self.store.get(chain.instance_id, chain.chain_id, name)
+            given = (chain.instance_id, chain.chain_id, name)
+            content = await self.store.get(*given, either)
             segment = Segment.parse(name)
             if segment is not None and name == segment.partial:
-                if segment.number == chain.next_segment and len(content) < chain.partial_bytes:
+                if segment.number == chain.next_segment and len(content) < plan.partial_bytes:
                     raise DamagedError(f"WAL segment {name} is older than what was archived")
             elif segment is not None and len(content) != SEGMENT_BYTES and not chain.is_of_files:
                 raise DamagedError(f"WAL segment {name} is cut off")
             # As long as the server expects it.
             padded = segment is not None and not chain.is_of_files
             await in_own_thread(_write, folder / (str(segment or name)), content, padded)
+        return either.used_copy
 
 
 def _names(chain: WalChain, first: int, last: int, there: set[str]) -> list[str]:

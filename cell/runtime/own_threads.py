@@ -27,6 +27,16 @@ async def in_quiet_thread(work: Callable[..., T], *given: Any) -> T:
     return await _in_thread(quietly, (), daemon=False)
 
 
+async def in_background_thread(work: Callable[[], T]) -> T:
+    """Both: with a low priority, and nothing that the end of the process waits for."""
+
+    def quietly() -> T:
+        priority.lower_own()
+        return work()
+
+    return await _in_thread(quietly, (), daemon=True)
+
+
 async def in_daemon_thread(work: Callable[..., T], *given: Any) -> T:
     """The same; but a server that does not answer holds up no end of the process."""
     return await _in_thread(work, given, daemon=True)

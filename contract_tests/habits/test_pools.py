@@ -23,6 +23,7 @@ TOLD = {
         "all of these that are under way",
         *("statements in the SQL console", "logs being followed", "dumps and downloads of backups"),
         *("migrations that copy", "files of migrations being tried"),
+        "objects being copied to the second store",
     ),
     "cell/migrations/sources.py": ("parts of files that are sent for migrations",),
     "cell/instances/wal_archives.py": ("segments of WAL being put into the store",),

@@ -10,6 +10,7 @@ from ulid import ULID
 from cell.backups import catalogue
 from cell.backups.manifest import BackupName
 from cell.backups.store import Store, StoreError
+from cell.backups.two_stores import TwoStores
 from cell.timestamps import moment
 from menagerie.settings import Settings
 from storage.database import Database
@@ -43,6 +44,8 @@ class RecoveryReport:
     orphans: tuple[str, ...]
     """Backups, as `<instance id>/<backup id>`, of instances that the database does not know."""
     store_fault: str | None = None
+    copy_store_url: str = ""
+    """Of the second store; empty: there is none."""
 
     def document(self) -> dict[str, Any]:
         return asdict(self)
@@ -53,18 +56,25 @@ def look(settings: Settings, database: Database, **made: str) -> RecoveryReport:
     found: dict[str, BackupName] = {}
     fault = None
     try:
-        store = Store(settings.backup_store, makes_folder=not settings.backup_store_url)
-        found = catalogue.newest(store)
+        found = catalogue.newest(TwoStores(*stores_of(settings)))
     except (StoreError, OSError) as error:
         fault = str(error)
     return RecoveryReport(
         home=str(settings.root),
         store_url=settings.backup_store,
+        copy_store_url=settings.backup_copy_store_url,
         instances=tuple(_with_backup(each, found.get(each.instance_id)) for each in known),
         orphans=_orphans(found, {each.instance_id for each in known}),
         store_fault=fault,
         **made,
     )
+
+
+def stores_of(settings: Settings) -> tuple[Store, Store | None]:
+    """The store of backups, and the second one where there is one."""
+    url = settings.backup_copy_store_url
+    first = Store(settings.backup_store, makes_folder=not settings.backup_store_url)
+    return first, Store(url, is_second=True) if url else None
 
 
 def _known(database: Database) -> list[FoundInstance]:
@@ -103,7 +113,10 @@ def text(report: RecoveryReport) -> str:
         lines.append(f"  it cannot be read now: {report.store_fault}")
     if report.store_url != report.former_store_url:
         lines.append(f"  it was {report.former_store_url}: set backup_store_url if it should be")
-    if "://" in report.source and report.source.rstrip("/") != report.store_url.rstrip("/"):
+    if report.copy_store_url:
+        lines.append(f"the second store is {report.copy_store_url}")
+    known = {each.rstrip("/") for each in (report.store_url, report.copy_store_url)}
+    if "://" in report.source and report.source.rstrip("/") not in known:
         lines.append(f"  this came from {report.source}: set backup_store_url to that")
     restored = [each for each in report.instances if each.wanted not in GONE]
     lines.append(f"{len(restored)} instances will be restored once the service runs:")

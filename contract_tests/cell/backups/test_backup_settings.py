@@ -21,6 +21,7 @@ RECIPIENT = "age13yh4jzpykkfsfdmmzzczlx09nl28hytu9vds8ca8eckkqa75p4dqt4l86m"
         ("backup_store_url", "https://example.com/backups"),
         ("backup_store_url", "file://relative/backups"),
         ("backup_store_url", "s3://"),
+        ("backup_copy_store_url", "https://example.com/backups"),
         ("backup_recovery_recipient", "age1none"),
         ("backup_recovery_recipient", RECIPIENT[:-1] + ("q" if RECIPIENT[-1] != "q" else "p")),
         ("backup_verify_bytes_max", -1),
@@ -39,6 +40,7 @@ def test_what_cannot_be_used_ends_the_start(tmp_path: Path, name: str, value: An
         {},
         {
             "backup_store_url": "s3://bucket/prefix",
+            "backup_copy_store_url": "s3://another/prefix",
             "backup_recovery_recipient": RECIPIENT,
             "backup_verify_bytes_max": 5,
             "backup_bytes_per_s": 1_000_000,
@@ -57,9 +59,26 @@ def test_the_cell_gets_all_of_them(
     data_plane.run_cell(settings)
     default = {
         "backup_store_url": (tmp_path / "backups").as_uri(),
+        "backup_copy_store_url": "",
         "backup_recovery_recipient": "",
         "backup_verify_bytes_max": 10**10,
         "backup_bytes_per_s": 0,
     }
     assert default.keys() == names
     assert {name: getattr(got[0], name) for name in names} == default | given
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("s3://bucket/a", "s3://bucket/a/"),
+        ("s3://bucket", "s3://bucket/a"),
+        ("file:///srv/copies/first", "file:///srv/copies"),
+        ("", "HOME/backups"),
+    ],
+)
+def test_a_store_within_the_other_is_no_second_one(tmp_path: Path, first: str, second: str) -> None:
+    url = second.replace("HOME", tmp_path.as_uri())
+    with pytest.raises(SettingsError, match="neither within"):
+        load(home=tmp_path, backup_store_url=first, backup_copy_store_url=url)
+    load(home=tmp_path, backup_store_url="s3://bucket/a", backup_copy_store_url="s3://bucket/ab")

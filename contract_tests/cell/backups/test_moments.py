@@ -11,6 +11,7 @@ from cell.backups.wal_store import WalStore
 from cell.database import Database
 from cell.engines.log_pieces import TIMELINE
 from cell.engines.wal_sources import WalLook
+from cell.instances.copied import Copied
 from cell.instances.wal_chains import WalChain, WalChains
 from cell.instances.wal_recoveries import WalRecoveries
 from specserver import Conflict
@@ -33,7 +34,7 @@ def chain(chains: WalChains) -> WalChain:
 
 
 def refusal(chains: WalChains, at: float) -> str:
-    recoveries = WalRecoveries(chains, Mock(spec_set=WalStore))
+    recoveries = WalRecoveries(chains, Mock(spec_set=WalStore), Mock(spec_set=Copied))
     with pytest.raises(Conflict) as refused:
         asyncio.run(recoveries.plan(INSTANCE, BACKUP, at))
     return str(refused.value)

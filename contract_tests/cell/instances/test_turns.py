@@ -44,7 +44,7 @@ class Slow(Supervisor):
 def supervisor_of(tmp_path: Path) -> Slow:
     settings, layout = CellSettings(tmp_path, "cell_x", b""), Layout.make(tmp_path)
     host: Any = SimpleNamespace(groups_of_console=list)
-    beginnings = Beginnings(settings, layout, NOTHING, NOTHING, NOTHING)
+    beginnings = Beginnings(settings, layout, NOTHING, NOTHING, NOTHING, NOTHING)
     supervisor = Slow(settings, layout, host, NOTHING, NOTHING, NOTHING, NOTHING, beginnings)
     supervisor.layout, supervisor.begun, supervisor.other = layout, [], asyncio.Event()
     return supervisor
