@@ -9,6 +9,7 @@ from storage.access.teams import Team, TeamMember
 from storage.access.users import User
 from storage.catalogue.cells import Cell
 from storage.columns import Record
+from storage.data.backup_copies import CopyStatus
 from storage.data.backup_settings import BackupSettings
 from storage.data.backups import Backup
 from storage.data.migrations import Migration
@@ -33,6 +34,7 @@ __all__ = [
     "BackupSettings",
     "Cell",
     "Change",
+    "CopyStatus",
     "Domain",
     "Event",
     "EventCount",

@@ -282,6 +282,12 @@ class House:
         with self.database.read() as db:
             return self.database.now(db)
 
+    def has_second_store(self, answer: bool) -> None:
+        """As its cell says of itself."""
+        self.cell.has_second_store = answer
+        with self.database.write() as db:
+            cells.fetch(db, CELL_ID).has_second_store = answer
+
     def _register_cell(self) -> None:
         with self.database.write() as db:
             cell = cells.register(

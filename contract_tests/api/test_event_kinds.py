@@ -8,7 +8,7 @@ import pytest
 from contract_tests import published
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import DOCUMENT, migrating, watch
-from contract_tests.workflows.fake_backups import ARCHIVING
+from contract_tests.workflows.fake_backups import ARCHIVING, COPIES
 from contract_tests.workflows.fake_migrations import checked, compared, copied, moment
 from contract_tests.workflows.known import take_turn
 
@@ -103,6 +103,20 @@ def late_and(then: Act) -> Act:
     return act
 
 
+def copying(*, late: bool = False) -> Act:
+    """What the cell tells of copies of backups."""
+    status = {"status": "late", "reason": "it is full", "waiting": 2} if late else {}
+    return observed(copies={**COPIES, "wanted": True, "status": "current", **status})
+
+
+def late_copies_and(then: Act) -> Act:
+    def act(house: House, tenant: Tenant, instance_id: str) -> None:
+        copying(late=True)(house, tenant, instance_id)
+        then(house, tenant, instance_id)
+
+    return act
+
+
 CHECKED = checked(("warning", "the table has no primary key"))
 ROTATED = {"generation": 2, "overlap_until": "2030-01-01T00:00:00.000Z"}
 ACTS: dict[str, list[Act]] = {
@@ -124,6 +138,8 @@ ACTS: dict[str, list[Act]] = {
     "backup.failed.v1": [lost],
     "backup.archiving_interrupted.v1": [archiving(late=True), archiving(lost=True)],
     "backup.archiving_resumed.v1": [late_and(archiving())],
+    "backup.copies_interrupted.v1": [copying(late=True)],
+    "backup.copies_resumed.v1": [late_copies_and(copying())],
     "restore.completed.v1": [
         backed_up(restored(mode="new_instance")),
         backed_up(restored(mode="in_place")),

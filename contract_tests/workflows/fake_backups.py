@@ -25,6 +25,16 @@ ARCHIVING: Final = {
     "ranges": [],
 }
 
+COPIES: Final = {
+    "wanted": False,
+    "status": "off",
+    "reason": None,
+    "waiting": 0,
+    "copied": 0,
+    "newest_at": None,
+    "restorable_until": None,
+}
+
 
 def stored(file: sqlite3.Connection, instance_id: str) -> list[str]:
     """The ids of the instance's backups."""

@@ -47,6 +47,7 @@ class FakeCell:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.clock_off_s = 0.0
+        self.has_second_store = True
         self.ended_urls: set[str] = set()
         self.before: Hook = nothing
         self.after: Hook = nothing
@@ -67,6 +68,7 @@ class FakeCell:
             "refused": [{"engine": "redis", "reason": "not there", "remedy": "install it"}],
             "clock": {"host_time": time.time() + self.clock_off_s, "offset_s": 0.0},
             "capacity": {"vcpu": 64, "memory_bytes": 2**38, "storage_bytes": 10**14},
+            "has_second_store": self.has_second_store,
             "ca": {"root_pem": PEM, "chain_pem": PEM},
         }
 
@@ -206,6 +208,18 @@ class FakeCell:
         told = {**fake_backups.ARCHIVING, "wanted": wanted}
         told |= {"status": "waiting" if wanted else "off"}
         return self._change("set_archiving", instance_id, {"archiving": told}, key, lease)
+
+    def set_copying(self, instance_id: str, *, wanted: bool, key: str, lease: int) -> Answer:
+        told = {**fake_backups.COPIES, "wanted": wanted}
+        told |= {"status": "current" if wanted else "off"}
+        return self._change("set_copying", instance_id, {"copies": told}, key, lease)
+
+    def backup_copies(self, instance_id: str) -> Answer:
+        with self._open() as file:
+            observed = fake_observations.read(file, instance_id) or {}
+        at = (observed.get("copies") or {}).get("newest_at")
+        copied = observed.get("copied_backups", [])
+        return {"items": [{"backup_id": each, "copied_at": at} for each in copied]}
 
     def delete(self, instance_id: str, *, key: str, lease: int) -> Answer:
         return self._change("delete", instance_id, {"status": "stopped"}, key, lease)

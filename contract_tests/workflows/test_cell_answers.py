@@ -29,7 +29,7 @@ OTHER = "inst_01JD0000000000000000000001"
 BACKUP = "bkp_01JD0000000000000000000000"
 MIGRATION = "mig_01JD0000000000000000000000"
 OLDER = {
-    "cells.get": {"refused", "clock", "capacity", "confinement"},
+    "cells.get": {"refused", "clock", "capacity", "has_second_store", "confinement"},
     "instances.get": {
         "data_lost",
         "connections_peaks",
@@ -37,7 +37,9 @@ OLDER = {
         "network_version",
         "backup",
         "restore",
+        "restored",
         "archiving",
+        "copies",
     },
     "backups.make": {"wal_chain_id", "consistent_at"},
 }
@@ -50,6 +52,7 @@ ASKED: dict[str, Callable[[HttpCell], Any]] = {
     "instances.snapshot": lambda c: c.snapshot(ID, "before", key="op_1:copy", lease=1),
     "backups.make": lambda c: c.back_up(ID, BACKUP, "manual", key="op_1:copy", lease=1),
     "backups.take_over": lambda c: c.take_over_backups(ID, [], key="op_1:find", lease=1),
+    "backups.list_copies": lambda c: c.backup_copies(ID),
     "backups.drop": lambda c: c.drop_backups(ID, [BACKUP], key="op_1:drop", lease=1),
     "migrations.get": lambda c: c.migrations(ID).observe(MIGRATION),
     "migrations.cancel": lambda c: c.migrations(ID).cancel(MIGRATION, key="op_1:drop", lease=1),

@@ -7,6 +7,7 @@ _OF_BACKUPS: Final = {
     "drop-backups": "backups.drop",
     "restore": "backups.restore",
     "set-archiving": "backups.set_archiving",
+    "set-copying": "backups.set_copying",
     "take-over-backups": "backups.take_over",
 }
 

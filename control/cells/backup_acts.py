@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from typing import Any, Protocol
+from urllib.parse import quote
 
 from control.cells.answer_checks import Answer
 
@@ -22,6 +23,8 @@ class BackupActs(Protocol):
         self, instance_id: str, backup_id: str, at: str | None = None, *, key: str, lease: int
     ) -> Answer: ...
     def set_archiving(self, instance_id: str, *, wanted: bool, key: str, lease: int) -> Answer: ...
+    def set_copying(self, instance_id: str, *, wanted: bool, key: str, lease: int) -> Answer: ...
+    def backup_copies(self, instance_id: str) -> Answer: ...
 
 
 class HttpBackupActs(BackupActs, Protocol):
@@ -30,6 +33,7 @@ class HttpBackupActs(BackupActs, Protocol):
     def _act(
         self, action: str, instance_id: str, body: Mapping[str, Any] | None, key: str, lease: int
     ) -> Answer: ...
+    def _ask(self, operation: str, path: str) -> Answer: ...
 
     def back_up(
         self, instance_id: str, backup_id: str, kind: str, *, key: str, lease: int
@@ -55,3 +59,10 @@ class HttpBackupActs(BackupActs, Protocol):
 
     def set_archiving(self, instance_id: str, *, wanted: bool, key: str, lease: int) -> Answer:
         return self._act("set-archiving", instance_id, {"wanted": wanted}, key, lease)
+
+    def set_copying(self, instance_id: str, *, wanted: bool, key: str, lease: int) -> Answer:
+        return self._act("set-copying", instance_id, {"wanted": wanted}, key, lease)
+
+    def backup_copies(self, instance_id: str) -> Answer:
+        path = f"/v1/instances/{quote(instance_id, safe='')}/backup-copies"
+        return self._ask("backups.list_copies", path)

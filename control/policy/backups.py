@@ -26,6 +26,9 @@ MISSED_MAX: Final = 100
 HEALTH_PLANS: Final = ("team", "enterprise")
 SEVERAL_DATABASES: Final = frozenset({"postgres", "mysql"})
 """Protocols of engines of which one database is dumped, and not all that there is."""
+NO_COPIES: Final = "none"
+SECOND_STORE: Final = "second_store"
+"""Copy targets: the one that an installation may have."""
 _MONDAY: Final = datetime.fromisoformat("1970-01-05T00:00:00+00:00")
 
 
@@ -103,6 +106,16 @@ def effective(plan: Plan, chosen: BackupOverrides) -> BackupSchedule:
     )
 
 
+def copy_targets(plan: Plan) -> list[str]:
+    """Those that the plan allows."""
+    return [NO_COPIES, SECOND_STORE] if plan.backup_copies else [NO_COPIES]
+
+
+def copy_target(plan: Plan, chosen: str | None) -> str:
+    """Where backups are copied to: nowhere, unless the owner chose a target that the plan has."""
+    return chosen if chosen is not None and chosen in copy_targets(plan) else NO_COPIES
+
+
 def check_overrides(plan: Plan, asked: Mapping[str, Any]) -> list[Violation]:
     """Everything wrong with what is to be chosen."""
     found: list[Violation] = []
@@ -119,6 +132,10 @@ def check_overrides(plan: Plan, asked: Mapping[str, Any]) -> list[Violation]:
             " choose less, or change the plan"
         )
         found.append(wrong("retention_days", "plan", message))
+    target = asked.get("copy_target")
+    if target is not None and target not in copy_targets(plan):
+        message = f"the {plan.id} plan has no copies of backups; choose none, or change the plan"
+        found.append(wrong("copy_target", "plan", message))
     return found
 
 

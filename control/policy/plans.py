@@ -17,7 +17,8 @@ class Plan:
 
     `retention_days` is how long the data of a deleted instance is kept, `pauses_when_idle`
     whether instances pause after 15 minutes without connections. `backup_bytes_max` is what all
-    backups of live instances take in the store: five times the storage.
+    backups of live instances take in the store: five times the storage. `backup_copies`: whether
+    they can be copied into a second store.
     """
 
     id: str
@@ -34,6 +35,7 @@ class Plan:
     backup_frequency_max: str
     backup_retention_days: int
     pitr_days: int
+    backup_copies: bool
     retention_days: int
     sizes: tuple[str, ...]
     placements: tuple[str, ...]
@@ -57,6 +59,7 @@ FREE: Final = Plan(
     backup_frequency_max="daily",
     backup_retention_days=3,
     pitr_days=0,
+    backup_copies=False,
     retention_days=3,
     sizes=("f0",),
     placements=("shared",),
@@ -79,6 +82,7 @@ SOLO: Final = Plan(
     backup_frequency_max="daily",
     backup_retention_days=7,
     pitr_days=2,
+    backup_copies=False,
     retention_days=7,
     sizes=_ALL_SIZES[: _ALL_SIZES.index("m2") + 1],
     placements=("shared",),
@@ -101,6 +105,7 @@ TEAM: Final = Plan(
     backup_frequency_max="hourly",
     backup_retention_days=30,
     pitr_days=7,
+    backup_copies=True,
     retention_days=14,
     sizes=_ALL_SIZES[: _ALL_SIZES.index("l16") + 1],
     placements=("shared",),
@@ -123,6 +128,7 @@ ENTERPRISE: Final = Plan(
     backup_frequency_max="hourly",
     backup_retention_days=90,
     pitr_days=30,
+    backup_copies=True,
     retention_days=30,
     sizes=_ALL_SIZES,
     placements=PLACEMENTS,

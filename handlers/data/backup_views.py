@@ -10,7 +10,8 @@ from control.policy.backups import BackupOverrides, BackupSchedule
 from control.policy.plans import PLANS
 from handlers.calls import OrgCall
 from handlers.instants import timestamp, timestamp_or_none
-from storage.data import backup_settings
+from storage.data import backup_copies, backup_settings
+from storage.data.backup_copies import CopyStatus
 from storage.data.backup_settings import BackupSettings
 from storage.data.backups import Backup
 from storage.instances.instances import Instance
@@ -59,6 +60,7 @@ def backup(record: Backup, retention_days: int) -> Json:
         "created_at": timestamp(record.created_at),
         "started_at": timestamp_or_none(record.started_at),
         "completed_at": timestamp_or_none(record.completed_at),
+        "copied_at": timestamp_or_none(record.copied_at),
         "expires_at": timestamp(record.completed_at + kept)
         if expires and record.completed_at
         else None,
@@ -95,12 +97,14 @@ def settings(call: OrgCall, instance: Instance, chosen: BackupSettings) -> Json:
             "retention_days_max": plan.backup_retention_days,
             "manual_backups_max": plan.manual_backups_max,
             "pitr_days": plan.pitr_days,
+            "copy_targets": rules.copy_targets(plan),
         },
         "overrides": {
             "frequency": chosen.frequency,
             "retention_days": chosen.retention_days,
             "window_start": chosen.window_start,
             "continuous_archiving": chosen.continuous_archiving,
+            "copy_target": chosen.copy_target,
         },
         "effective": {
             "frequency": held.frequency,
@@ -110,8 +114,22 @@ def settings(call: OrgCall, instance: Instance, chosen: BackupSettings) -> Json:
             "continuous_archiving": recovery.is_archived(
                 plan, instance.engine, chosen.continuous_archiving
             ),
+            "copy_target": rules.copy_target(plan, chosen.copy_target),
             "next_backup_at": timestamp(held.next_slot(instance.id, call.now)) if is_due else None,
         },
+        "copies": _copies(backup_copies.of_instance(call.db, instance)),
         "updated_by": chosen.updated_by,
         "updated_at": timestamp(chosen.updated_at),
+    }
+
+
+def _copies(told: CopyStatus) -> Json:
+    return {
+        "status": told.status,
+        "status_reason": told.reason,
+        "backups_waiting": told.waiting,
+        "backups_copied": told.copied,
+        "last_copied_at": timestamp_or_none(told.newest_at),
+        "restorable_until": timestamp_or_none(told.restorable_until),
+        "as_of": timestamp_or_none(told.seen_at),
     }

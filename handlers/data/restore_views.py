@@ -17,6 +17,7 @@ def restore(record: Restore) -> Json:
         "mode": record.mode,
         "target_instance_id": record.target_instance_id,
         "pre_change_backup_id": record.pre_change_backup_id,
+        "from_copy": record.from_copy,
         "status": record.status,
         "status_reason": record.status_reason,
         "progress": None,

@@ -21,6 +21,7 @@ class Cell(Record):
 
     `refused` is what they could not run, and what would help: [{engine, reason, remedy}].
     `clock_skew_s` is by how much its host's clock was ahead of the database's, or behind (< 0).
+    `has_second_store`: whether backups can be copied there; NULL until it has said.
     `capacity` is what its machine has in all: {vcpu, memory_bytes, storage_bytes}.
     """
 
@@ -39,6 +40,7 @@ class Cell(Record):
     ca_chain_pem: Mapped[str | None]
     last_seen_at: Mapped[datetime | None]
     clock_skew_s: Mapped[float | None]
+    has_second_store: Mapped[bool | None]
 
     def is_silent(self, now: datetime) -> bool:
         """Whether it has not described itself lately, or not at all since it started."""

@@ -9,7 +9,9 @@ from sqlalchemy import ForeignKey, delete, func, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage.access.organizations import Organization
+from storage.catalogue.cells import Cell
 from storage.columns import Owned, Record
+from storage.data.backup_copies import CopyStatus
 from storage.data.backups import COMPLETED, RETAINED, Backup
 from storage.data.recovery_windows import RecoveryWindow
 from storage.instances.instances import HOSTED, LIVE, Instance
@@ -27,6 +29,7 @@ class BackupSettings(Owned, Record):
     retention_days: Mapped[int | None]
     window_start: Mapped[str | None]
     continuous_archiving: Mapped[bool | None]
+    copy_target: Mapped[str | None]
     updated_by: Mapped[str | None]
     updated_at: Mapped[datetime]
 
@@ -43,7 +46,8 @@ class Scheduled:
 
     `newest_slot` is the last turn that a backup was begun for, `newest_data` the moment of the
     newest data that can be restored; `oldest_kept`: when the oldest backup was completed that its
-    retention concerns. `is_archived` is what its cell was told of its WAL.
+    retention concerns. `is_archived` is what its cell was told of its WAL, `is_copied` what of
+    copies of its backups.
     """
 
     org_id: str
@@ -60,6 +64,9 @@ class Scheduled:
     is_archived: bool | None
     needs_base: bool | None
     base_asked_at: datetime | None
+    copy_target: str | None
+    has_second_store: bool | None
+    is_copied: bool | None
     newest_slot: datetime | None
     newest_data: datetime | None
     oldest_kept: datetime | None
@@ -89,11 +96,14 @@ def scheduled(db: Session, statuses: Collection[str], *, after: str, limit: int)
             *(BackupSettings.frequency, BackupSettings.retention_days),
             *(BackupSettings.window_start, Instance.engine, BackupSettings.continuous_archiving),
             *(RecoveryWindow.is_wanted, RecoveryWindow.needs_base, RecoveryWindow.base_asked_at),
+            *(BackupSettings.copy_target, Cell.has_second_store, CopyStatus.is_wanted),
             *(newest_slot, newest_data, oldest_kept),
         )
         .join(Organization, Organization.id == Instance.org_id)
         .outerjoin(BackupSettings, BackupSettings.instance_id == Instance.id)
         .outerjoin(RecoveryWindow, RecoveryWindow.instance_id == Instance.id)
+        .outerjoin(CopyStatus, CopyStatus.instance_id == Instance.id)
+        .outerjoin(Cell, Cell.id == Instance.cell_id)
         .where(HOSTED, LIVE, Instance.ready_at.is_not(None), Instance.status.in_(statuses))
         .where(Instance.id > after)
     )

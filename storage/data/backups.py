@@ -93,6 +93,8 @@ class Backup(Owned, Record):
     started_at: Mapped[datetime | None]
     completed_at: Mapped[datetime | None]
     dropped_at: Mapped[datetime | None]
+    # When all of it was in the second store; NULL: there is no copy, as far as is known.
+    copied_at: Mapped[datetime | None]
     # The archived WAL that continues it, and the first moment that this can recover.
     wal_chain_id: Mapped[str | None]
     consistent_at: Mapped[datetime | None]
@@ -154,7 +156,7 @@ class Backup(Owned, Record):
 
     def became_dropped(self, at: datetime) -> None:
         """Nothing of it is in the store any more. One that failed stays as failed."""
-        self.dropped_at = at
+        self.dropped_at, self.copied_at = at, None
         if self.status == "deleting":
             self.status = "deleted"
 

@@ -54,6 +54,8 @@ class Restore(Owned, Record):
     requested_by: Mapped[str | None]
     started_at: Mapped[datetime | None]
     completed_at: Mapped[datetime | None]
+    # Whether any of it was read from the second store; NULL until that is known.
+    from_copy: Mapped[bool | None]
 
     # What workflows find; one that has ended stays as it ended.
 
@@ -61,10 +63,10 @@ class Restore(Owned, Record):
         if self.status == "pending":
             self.status, self.started_at = "running", at
 
-    def became_completed(self, at: datetime) -> None:
+    def became_completed(self, at: datetime, *, from_copy: bool | None = None) -> None:
         if self.status in OPEN_STATUSES:
             self.status, self.status_reason = "completed", None
-            self.completed_at = at
+            self.completed_at, self.from_copy = at, from_copy
 
     def became_failed(self, reason: str, at: datetime) -> None:
         """`reason` is a sentence its owner can act on."""

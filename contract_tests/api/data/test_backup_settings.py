@@ -26,8 +26,9 @@ def test_what_nobody_chose_is_the_default(house: House) -> None:
         "retention_days_max": 3,
         "manual_backups_max": 1,
         "pitr_days": 0,
+        "copy_targets": ["none"],
     }
-    choices = ("frequency", "retention_days", "window_start", "continuous_archiving")
+    choices = ("frequency", "retention_days", "window_start", "continuous_archiving", "copy_target")
     assert found["overrides"] == dict.fromkeys(choices)
     next_ = datetime.fromisoformat(found["effective"].pop("next_backup_at"))
     assert house.now() < next_ <= house.now() + timedelta(days=1)
@@ -38,7 +39,9 @@ def test_what_nobody_chose_is_the_default(house: House) -> None:
         "window_start": "02:00",
         "window_end": "04:00",
         "continuous_archiving": False,
+        "copy_target": "none",
     }
+    assert (found["copies"]["status"], found["copies"]["as_of"]) == ("off", None)
     assert found["updated_by"] is None
 
 
@@ -57,6 +60,7 @@ def test_what_is_chosen_stays_until_it_is_taken_back(house: House) -> None:
         "retention_days": 9,
         "window_start": None,
         "continuous_archiving": None,
+        "copy_target": None,
     }
     assert found["effective"]["window_start"] == "02:00"
     next_ = datetime.fromisoformat(found["effective"]["next_backup_at"])
@@ -80,6 +84,8 @@ def test_what_is_chosen_stays_until_it_is_taken_back(house: House) -> None:
         ({"continuous_archiving": "yes"}, {"/continuous_archiving"}),
         ({"window_start": "24:00"}, {"/window_start"}),
         ({"window_start": "2:00"}, {"/window_start"}),
+        ({"copy_target": "second_store"}, {"/copy_target"}),
+        ({"copy_target": "elsewhere"}, {"/copy_target"}),
         ({"cross_region": "elsewhere"}, {"/cross_region"}),
         ({}, {""}),
     ],
@@ -104,3 +110,29 @@ def test_a_deleted_instance_keeps_its_settings(house: House) -> None:
     found = house.get(path(tenant, instance_id), tenant.key).json()
     assert found["overrides"]["retention_days"] == 9
     assert found["effective"]["next_backup_at"] is None
+
+
+def test_copies_are_wanted_where_the_installation_has_a_second_store(house: House) -> None:
+    tenant = house.tenant(plan="team")
+    instance_id = house.instance(tenant)
+    house.has_second_store(False)
+    refused = change(house, tenant, instance_id, copy_target="second_store")
+    is_problem(refused, 409)
+    assert "no second store" in refused.json()["detail"]
+    assert "backup_copy_store_url" in refused.json()["detail"]
+    for body in ({"copy_target": "none"}, {"copy_target": None}):
+        assert change(house, tenant, instance_id, **body).status_code == 200
+    house.has_second_store(True)
+    chosen = change(house, tenant, instance_id, copy_target="second_store").json()
+    assert chosen["plan"]["copy_targets"] == ["none", "second_store"]
+    assert chosen["overrides"]["copy_target"] == "second_store"
+    assert chosen["effective"]["copy_target"] == "second_store"
+    house.settle()
+    assert (house.cell.observe(instance_id) or {})["copies"]["wanted"] is True
+    house.change_org(tenant.org_id, plan="solo")
+    capped = house.get(path(tenant, instance_id), tenant.key).json()
+    assert capped["effective"]["copy_target"] == "none"
+    assert capped["overrides"]["copy_target"] == "second_store"
+    assert change(house, tenant, instance_id, copy_target=None).status_code == 200
+    house.settle()
+    assert (house.cell.observe(instance_id) or {})["copies"]["wanted"] is False

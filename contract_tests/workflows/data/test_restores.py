@@ -57,6 +57,29 @@ def test_a_new_instance_begins_with_the_backup(stage: Stage) -> None:
     assert stage.kinds_of_events(source) == []
 
 
+@pytest.mark.parametrize("from_copy", [True, False])
+def test_it_is_noted_whether_a_copy_was_read(stage: Stage, from_copy: bool) -> None:
+    instance, backup_id, restore_id = in_place(stage)
+
+    def read(asked: str, instance_id: str) -> None:
+        if asked == "restore":
+            told = {"backup_id": backup_id, "from_copy": from_copy}
+            stage.cell.becomes(instance_id, restored=told)
+
+    stage.cell.before = read
+    stage.settle()
+    assert stored.fetch_restore(stage, instance, restore_id).from_copy is from_copy
+    # What is told of another backup says nothing of this one; nor does a cell that tells nothing.
+    again = stored.restore(stage, instance, backup_id, instance, "in_place")
+    stored.change(stage, instance, status="restoring")
+    stage.cell.before = lambda *_: stage.cell.becomes(
+        instance.id, restored={"backup_id": "bkp_other", "from_copy": True}
+    )
+    stage.start("restores.in_place", instance)
+    stage.settle()
+    assert stored.fetch_restore(stage, instance, again).from_copy is None
+
+
 @pytest.mark.parametrize("action", ["back_up", "restore"])
 def test_one_that_fails_in_place_leaves_the_former_data(stage: Stage, action: str) -> None:
     instance, _, restore_id = in_place(stage)

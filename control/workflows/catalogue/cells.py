@@ -84,6 +84,7 @@ def refresh(services: Services, cell_id: str) -> None:
         # An older cell does not say.
         cell.refused = told.get("refused", [])
         cell.capacity = told.get("capacity")
+        cell.has_second_store = told.get("has_second_store", False)
         cell.ca_root_pem = told["ca"]["root_pem"]
         cell.ca_chain_pem = told["ca"]["chain_pem"]
         cell.last_seen_at = now(db)

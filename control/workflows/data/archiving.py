@@ -10,7 +10,6 @@ from control.cells.answer_checks import Answer
 from control.policy import recovery as rules
 from control.policy.plans import PLANS
 from control.work import Operation, workflow
-from control.workflows.data.backups import lane
 from control.workflows.instances.fault_isolation import isolated
 from control.workflows.instances.subjects import publish
 from storage.access import organizations
@@ -38,10 +37,6 @@ def _tell(op: Operation) -> Answer:
         wanted = is_wanted(db, instance)
         cell = op.services.cells.for_instance(db, instance)
     return cell.set_archiving(instance.id, wanted=wanted, key=op.key("tell"), lease=op.lease)
-
-
-def tell_lane(instance_id: str) -> str:
-    return lane(tell, instance_id)
 
 
 def is_wanted(db: Session, instance: Instance) -> bool:

@@ -12,8 +12,8 @@ from control.policy import backups as rules
 from control.policy import recovery
 from control.policy.backups import BackupHistory, BackupOverrides, BackupSchedule
 from control.policy.plans import PLANS
-from control.work import Operation, Schedule, queue, workflow
-from control.workflows.data import archiving
+from control.work import Operation, Schedule, Workflow, queue, workflow
+from control.workflows.data import archiving, copies
 from control.workflows.data.backups import create, lane, start
 from control.workflows.data.before_change import failed
 from control.workflows.instances.fault_isolation import isolated
@@ -44,7 +44,9 @@ def begin_due(op: Operation) -> None:
     for each, moment in every(op.database, DUE_STATUSES):
         with isolated(each.instance_id):
             if _is_told_otherwise(each):
-                _tell(op.database, each)
+                _tell(op.database, each, archiving.tell)
+            if _copies_are_told_otherwise(each):
+                _tell(op.database, each, copies.tell)
             slot = due_slot(each, moment)
             if begun < BEGUN_MAX and (slot is not None or _needs_base(each, moment)):
                 begun += _begin(op.database, each, slot)
@@ -87,10 +89,16 @@ def _is_told_otherwise(each: Scheduled) -> bool:
     return wanted != bool(each.is_archived)
 
 
-def _tell(database: Database, each: Scheduled) -> None:
+def _copies_are_told_otherwise(each: Scheduled) -> bool:
+    """The same of copies of its backups, which need a second store."""
+    wanted = rules.copy_target(PLANS[each.plan], each.copy_target) != rules.NO_COPIES
+    return bool(each.has_second_store) and wanted != bool(each.is_copied)
+
+
+def _tell(database: Database, each: Scheduled, told: Workflow) -> None:
     with database.write() as db:
         instance = instances.fetch(db, each.org_id, each.instance_id)
-        start(db, archiving.tell, instance)
+        start(db, told, instance)
 
 
 def _needs_base(each: Scheduled, moment: datetime) -> bool:

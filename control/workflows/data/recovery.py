@@ -169,4 +169,4 @@ def _recovered(db: Session, instance: Instance, observed: Answer | None) -> None
             told = {"phase": phase, "generation": generation, "overlap_until": None}
             publish(db, instance, "instance.credentials.rotated.v1", **told)
     instance.credentials_generation, instance.credentials_overlap_until = generation, None
-    completed(db, instance, "in_place")
+    completed(db, instance, "in_place", observed)

@@ -50,7 +50,7 @@ def new_instance(op: Operation) -> None:
         instance = load(op, db)
         if instance.status == "provisioning":
             became_ready(db, instance, observed)
-            completed(db, instance, "new_instance")
+            completed(db, instance, "new_instance", observed)
         else:
             _left(db, instance, "new_instance")
 
@@ -95,7 +95,7 @@ def in_place(op: Operation) -> None:
         instance = load(op, db)
         if instance.status == "restoring":
             instance.became_running(now(db))
-            completed(db, instance, "in_place")
+            completed(db, instance, "in_place", observed)
         else:
             _left(db, instance, "in_place")
 
@@ -111,7 +111,7 @@ def in_place(op: Operation) -> None:
 
     call(op, "restore", "restoring", patiently(op, replace))
     call(op, "open", "restoring", lambda cell, *to, **stamp: cell.resume(*to, **stamp))
-    call(op, "usable", "restoring", usable)
+    observed = call(op, "usable", "restoring", usable)
     op.step_in_transaction("record", restored)
 
 
@@ -137,12 +137,18 @@ def _begun(db: Session, instance: Instance, mode: str) -> Restore | None:
     return restore
 
 
-def completed(db: Session, instance: Instance, mode: str) -> None:
-    """The one under way of that mode, if there is any; and it is told."""
+def completed(db: Session, instance: Instance, mode: str, observed: Answer | None) -> None:
+    """The one under way of that mode, if there is any; and it is told.
+
+    `observed` is the instance as its cell shows it, which says where its data came from.
+    """
     restore = restores.into(db, instance, mode)
     if restore is None:
         return
-    restore.became_completed(now(db))
+    # A cell of an earlier version does not say.
+    told = (observed or {}).get("restored") or {}
+    from_copy = told["from_copy"] if told.get("backup_id") == restore.backup_id else None
+    restore.became_completed(now(db), from_copy=from_copy)
     publish(
         db,
         instance,

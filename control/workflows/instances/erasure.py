@@ -16,7 +16,14 @@ from control.workflows.instances.subjects import (
     record,
     rfc3339,
 )
-from storage.data import backup_settings, backups, migrations, recovery_windows, restores
+from storage.data import (
+    backup_copies,
+    backup_settings,
+    backups,
+    migrations,
+    recovery_windows,
+    restores,
+)
 from storage.instances import changes
 from storage.instances.instances import Instance
 
@@ -65,6 +72,7 @@ def erase(op: Operation) -> None:
         backups.forget(db, instance)
         backup_settings.forget(db, instance)
         recovery_windows.forget(db, instance)
+        backup_copies.forget(db, instance)
         publish(db, instance, "instance.deleted.v1", erased=True, purge_after=None)
 
     call(

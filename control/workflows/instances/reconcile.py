@@ -11,7 +11,7 @@ from control.cells.answer_checks import Answer
 from control.work import Operation, Schedule, Workflow, queue, workflow
 from control.workflows.access import revocation
 from control.workflows.catalogue.cells import cell_of, in_lanes, left_to_the_next_turn
-from control.workflows.data import archiving, recovery
+from control.workflows.data import archiving, copies, recovery
 from control.workflows.data import restores as restoring
 from control.workflows.instances import erasure, findings, lifecycle, resizing, resuming
 from control.workflows.instances.fault_isolation import isolated
@@ -83,6 +83,7 @@ def observe(op: Operation, cell: Cell) -> None:
     domains.note_certificates(op.database, cell.id, said)
     archiving.note(op.database, cell.id, known, seen)
     overtake(op.database, cell.id, known, said)
+    copies.note(op.database, client, cell.id, known, seen)
 
 
 def _record(database: Database, read: Instance, observation: Answer | None) -> None:

@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 
 from control.cells.answer_checks import Answer
 from control.cells.client import CellUnavailable
-from control.policy import recovery
-from control.policy.plans import PLANS
+from control.policy import backups, recovery
+from control.policy.plans import PLANS, Plan
 from control.policy.sizes import SIZES
 from control.services import Services
 from control.work import Operation
@@ -137,10 +137,17 @@ def specification(db: Session, services: Services, instance: Instance) -> dict[s
             instance.engine,
             backup_settings.of_instance(db, instance).continuous_archiving,
         ),
+        **_copied(plan, backup_settings.of_instance(db, instance).copy_target),
         # A cell need not know which organization it is, nor whose.
         "tenant": _opaque(instance.org_id),
         "person": "" if owner is None else _opaque(owner),
     }
+
+
+def _copied(plan: Plan, chosen: str | None) -> dict[str, bool]:
+    """Left out where it is not wanted: a cell of an earlier version knows no copies."""
+    wanted = backups.copy_target(plan, chosen) != backups.NO_COPIES
+    return {"backups_copied": True} if wanted else {}
 
 
 def network_settings(db: Session, instance: Instance, network: Network) -> dict[str, Any]:
