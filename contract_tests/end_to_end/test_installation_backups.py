@@ -375,6 +375,24 @@ def test_in_a_store_the_newest_counts_and_each_installation_has_its_own(
     refused(url, tmp_path / "fourth", "there is no complete backup of an installation")
 
 
+def test_the_second_store_has_them_too(settings: Settings, tmp_path: Path) -> None:
+    first, second = tmp_path / "store", tmp_path / "copies"
+    first.mkdir()
+    second.mkdir()
+    urls = {"backup_store_url": first.as_uri(), "backup_copy_store_url": second.as_uri()}
+    stored = settings.model_copy(update=urls)
+    both = backing_up.into_store(stored, PASSPHRASE, "manual")
+    assert recover(second.as_uri(), tmp_path / "second").made_at == both.made_at
+    for away, there in ((first, second), (second, first)):
+        made = len(list(there.rglob("manifest")))
+        away.rename(tmp_path / "aside")
+        with pytest.raises(SettingsError, match="store of backups is missing"):
+            backing_up.into_store(stored, PASSPHRASE, "manual")
+        assert len(list(there.rglob("manifest"))) == made + 1
+        (tmp_path / "aside").rename(away)
+    recover(first.as_uri(), tmp_path / "third")
+
+
 def test_a_folder_that_is_no_home_is_not_backed_up(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(SettingsError, match="is not the home of an installation"):

@@ -19,6 +19,7 @@ from cell.backups.store import Store, StoreError
 from menagerie.errors import SettingsError
 from menagerie.recovery import archives, last_made, state
 from menagerie.recovery.archives import ArchiveKey
+from menagerie.recovery.report import stores_of
 from menagerie.recovery.sealed_file import NewSealedFile, opened
 from menagerie.settings import Settings
 
@@ -56,28 +57,42 @@ def into_file(settings: Settings, target: Path, passphrase: str, *, force: bool)
 
 
 def into_store(settings: Settings, passphrase: str, kind: Kind) -> MadeBackup:
-    """And remove those of this installation that are kept no longer. Raises SettingsError."""
-    store = _store(settings)
+    """And remove those of this installation that are kept no longer. Raises SettingsError.
+
+    Also into the second store, if there is one: whichever is away, the other one gets it.
+    """
+    first, second = stores_of(settings)
+    faults: list[StoreError | DamagedError] = []
+    stored = 0
     with _collected(settings) as (folder, contents):
         name, key = archives.new_name(contents.cell_id), ArchiveKey.new(passphrase)
-        try:
-            made, sealed = archives.write(store, name, folder, key, kind)
-            archives.check(store, made, key)
-            store.settle()
-            store.create(name.manifest, sealed)
-            store.settle()
-        except BaseException:
-            with contextlib.suppress(StoreError):
-                store.remove_all(name.prefix)
-            raise
-    last_made.note(settings.root, name.backup_id, settings.backup_store)
-    _thin_out(store, contents.cell_id)
-    stored = archives.committed(made, sealed).stored_bytes
+        for store in filter(None, (first, second)):
+            try:
+                stored = _write(store, name, folder, key, kind)
+            except (StoreError, DamagedError) as error:
+                faults.append(error)
+                continue
+            if store is first:
+                last_made.note(settings.root, name.backup_id, settings.backup_store)
+            _thin_out(store, contents.cell_id)
+        if faults:
+            raise faults[0]
     return MadeBackup(name.backup_id, settings.backup_store, contents.made_at, stored)
 
 
-def _store(settings: Settings) -> Store:
-    return Store(settings.backup_store, makes_folder=not settings.backup_store_url)
+def _write(store: Store, name: BackupName, folder: Path, key: ArchiveKey, kind: Kind) -> int:
+    """How many bytes it takes there. Raises StoreError or DamagedError, and leaves nothing."""
+    try:
+        made, sealed = archives.write(store, name, folder, key, kind)
+        archives.check(store, made, key)
+        store.settle()
+        store.create(name.manifest, sealed)
+        store.settle()
+    except BaseException:
+        with contextlib.suppress(StoreError):
+            store.remove_all(name.prefix)
+        raise
+    return archives.committed(made, sealed).stored_bytes
 
 
 @contextlib.contextmanager

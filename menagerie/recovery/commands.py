@@ -93,8 +93,11 @@ def recover(
         settings = _settings(home)
         recovering.check_home(settings.root)
         passphrase = passphrases.find(settings, passphrase_file, is_new=False)
+        second = settings.backup_copy_store_url
         made = recovering.recover(
-            settings.root, source, backup_id, passphrase, keep_database=keep_database
+            *(settings.root, source, backup_id, passphrase),
+            keep_database=keep_database,
+            is_second=source.rstrip("/") == second.rstrip("/"),
         )
     from clients.cli.output import Format, chosen, show  # noqa: PLC0415 -- see above
     from menagerie.recovery import report  # noqa: PLC0415 -- see above

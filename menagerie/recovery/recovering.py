@@ -54,13 +54,22 @@ def check_home(root: Path) -> None:
 
 
 def recover(
-    root: Path, source: str, backup_id: str | None, passphrase: str, *, keep_database: bool
+    root: Path,
+    source: str,
+    backup_id: str | None,
+    passphrase: str,
+    *,
+    keep_database: bool,
+    is_second: bool = False,
 ) -> RecoveryReport:
-    """Raises SettingsError, and leaves an empty home then."""
+    """Raises SettingsError, and leaves an empty home then.
+
+    `is_second`: the source is the second store, with the credentials of that.
+    """
     check_home(root)
     homes.prepare(root)
     with _alone(root), _work(root) as work, _told(source):
-        with _objects(source, backup_id) as (objects, name):
+        with _objects(source, backup_id, is_second=is_second) as (objects, name):
             archives.unpack(objects, name, passphrase, work / "archive")
         contents = state.StateContents.read(work / "archive")
         state.check(work / "archive")
@@ -155,10 +164,12 @@ def _move(recovered: Path, root: Path) -> None:
 
 
 @contextlib.contextmanager
-def _objects(source: str, backup_id: str | None) -> Iterator[tuple[ReadsObjects, BackupName]]:
+def _objects(
+    source: str, backup_id: str | None, *, is_second: bool
+) -> Iterator[tuple[ReadsObjects, BackupName]]:
     """Of a store by its URL, or of a file."""
     if urlsplit(source).scheme in SCHEMES:
-        store = Store(source)
+        store = Store(source, is_second=is_second)
         yield store, archives.newest(archives.in_store(store), backup_id)
         return
     with opened(Path(source)) as file:
