@@ -187,6 +187,19 @@ def test_what_is_removed_while_it_is_copied_does_not_come_back(
     assert not list((second / subject).rglob("bkp_*"))
 
 
+def test_an_erasure_ends_what_is_being_copied(rig: Rig, second: Path) -> None:
+    instance_id = rig.make(backups_copied=False)
+    fill(rig, instance_id, 60)
+    back_up(rig, instance_id)
+    rig.action(instance_id, "set-copying", {"wanted": True})
+    until(lambda: list((second / instance_id).glob("bkp_*/part-*")), "it is being copied")
+    rig.action(instance_id, "erase")
+    assert not (second / instance_id).exists()
+    time.sleep(1)
+    assert not (second / instance_id).exists()
+    assert copied(rig, instance_id) == {}
+
+
 def test_objects_of_other_cells_are_left_alone(rig: Rig, second: Path, subject: str) -> None:
     others = {
         f"{new_id()}/bkp_01JD0000000000000000000000/part-000000": b"half a copy of another cell's",

@@ -14,6 +14,7 @@ from cell.backups.manifest import BackupName, Manifest
 from cell.backups.sealed_objects import DamagedError
 from cell.backups.store import MissingError, ReadsObjects, Store, StoreEntry, StoreError
 from cell.backups.two_stores import TwoStores
+from cell.instances.pools import Pools, share_of
 
 KEY = bytes(range(32))
 NAME = "inst_1/bkp_1/part-000000"
@@ -94,6 +95,18 @@ def test_a_store_that_is_away_is_asked_last_for_a_while(
     stores.first_failed()
     assert stores.reading().attempt(right) == b"right"
     assert second.asked == 4
+
+
+def test_two_objects_at_a_time_and_one_of_each_tenant() -> None:
+    places = Pools().second_store
+    one, other = share_of("tenant", "person"), share_of("other tenant", "person")
+    assert places.try_enter(one)
+    assert not places.try_enter(one)
+    assert not places.try_enter(other), "of the same person"
+    assert places.try_enter(share_of("third", ""))
+    assert not places.try_enter(share_of("fourth", ""))
+    places.leave(one)
+    assert places.try_enter(share_of("fourth", ""))
 
 
 def test_the_second_store_has_credentials_of_its_own() -> None:
