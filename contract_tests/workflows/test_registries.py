@@ -22,6 +22,7 @@ from control.workflows.instances.starting import start
 from control.workflows.network.dns import DnsResolver
 from control.workflows.network.domains import verify_domain
 from specserver import Document
+from storage.catalogue import cells
 from storage.data import backups
 from storage.identifiers import new
 from storage.network.domains import Domain
@@ -90,6 +91,17 @@ def of_a_lost_one(stage: Stage) -> None:
         start(db, bring_back, instance, backup_id=backup_id)
 
 
+def with_a_second_store(then: Callable[[Stage], None]) -> Callable[[Stage], None]:
+    """Without one, a cell is told nothing of copies."""
+
+    def begin(stage: Stage) -> None:
+        with stage.database.write() as db:
+            cells.fetch(db, "cell_fake").has_second_store = True
+        then(stage)
+
+    return begin
+
+
 # Beside the cases of test_three_ways.py, which follow an instance through its statuses.
 OTHERS: Final[dict[str, Callable[[Stage], None]]] = {
     "access.end_urls": by_itself("access.end_urls", cell_id="cell_fake"),
@@ -100,6 +112,7 @@ OTHERS: Final[dict[str, Callable[[Stage], None]]] = {
     "backups.schedule": by_itself("backups.schedule"),
     "cells.hear": by_itself("cells.hear", cell_id="cell_fake"),
     "cells.refresh": by_itself("cells.refresh", cell_id="cell_fake"),
+    "copies.tell": with_a_second_store(on_instance("copies.tell")),
     "domains.verify": of_a_domain,
     "housekeeping": by_itself("housekeeping"),
     "instances.bring_back": of_a_lost_one,
