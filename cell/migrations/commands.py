@@ -29,7 +29,8 @@ END_WITHIN_S = 15.0
 TAKEN = (
     "PostgreSQL takes dumps of pg_dump (custom format, plain SQL, a tar archive of the directory "
     "format) and running PostgreSQL servers; MariaDB takes dumps of mysqldump and "
-    "mariadb-dump, DuckDB database files, Redis and Valkey RDB files and running servers"
+    "mariadb-dump and running servers of MySQL and MariaDB, DuckDB takes database files, Redis and "
+    "Valkey take RDB files and running servers"
 )
 
 

@@ -11,17 +11,20 @@ import os
 import socket
 import ssl
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import structlog
 
+from cell.layout import Site
 from cell.migrations import addresses
 from cell.migrations.errors import SourceUnreachableError
 from cell.migrations.source_uri import SourceUri
 from cell.runtime import engine_files
 
 SOCKET = ".s.PGSQL.5432"
+# Of an instance's id.
+NAME_CHARACTERS = 12
 CONNECT_WITHIN_S = 15.0
 CHUNK_BYTES = 256 * 1024
 CONNECTIONS_MAX = 16
@@ -35,6 +38,8 @@ GREETINGS = (*BEFORE_LOGIN, b"R", b"E")
 GREETING_BYTES_MAX = 64 * 1024
 NO_TLS = "the source does not offer TLS; have it enabled there, or say that TLS is off"
 KEEPALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
+
+Spoken = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 log = structlog.get_logger("cell.migrations")
 
@@ -75,8 +80,10 @@ class Conduit:
         for writer in tuple(self._open):
             writer.transport.abort()
 
-    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """To the source itself. Raises SourceUnreachableError."""
+    async def connect(
+        self, before_tls: Spoken | None = None
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """To the source itself, on which that is spoken first. Raises SourceUnreachableError."""
         source = self.source
         address = await self._host.address()
         try:
@@ -86,6 +93,8 @@ class Conduit:
                 )
                 try:
                     _keep_alive(writer)
+                    if before_tls is not None:
+                        await before_tls(reader, writer)
                     if self._context is not None:
                         await self._secure(reader, writer, self._context)
                 except BaseException:
@@ -93,7 +102,7 @@ class Conduit:
                     raise
         except TimeoutError as error:
             told = f"the source did not answer within {CONNECT_WITHIN_S:.0f} s"
-            if self._context is not None and source.protocol != "postgres":
+            if self._context is not None and source.protocol == "resp":
                 # A server without TLS waits for the rest of what it takes for a command.
                 told = f"{told}; if it has no TLS at this port, say that TLS is off"
             raise SourceUnreachableError(told) from error
@@ -184,10 +193,18 @@ def _keep_alive(writer: asyncio.StreamWriter) -> None:
 
 
 @contextlib.asynccontextmanager
-async def opened(conduit: Conduit, folder: Path, owner: int | None) -> AsyncIterator[Path]:
-    """In a folder of the cell's that only `owner` can enter; it ends with the block."""
+async def opened(
+    conduit: Conduit,
+    folder: Path,
+    owner: int | None,
+    serve: Spoken | None = None,
+) -> AsyncIterator[Path]:
+    """In a folder of the cell's that only `owner` can enter; it ends with the block.
+
+    Whoever connects is led to the source, or served otherwise by `serve`.
+    """
     path = await asyncio.to_thread(_prepared, folder)
-    server = await asyncio.start_unix_server(conduit.serve, path, limit=CHUNK_BYTES)
+    server = await asyncio.start_unix_server(serve or conduit.serve, path, limit=CHUNK_BYTES)
     try:
         if owner is not None and os.geteuid() == 0:
             os.chown(folder, 0, owner)
@@ -197,6 +214,12 @@ async def opened(conduit: Conduit, folder: Path, owner: int | None) -> AsyncIter
         server.close()
         conduit.end()
         await asyncio.to_thread(engine_files.remove, folder)
+
+
+def folder_of(site: Site) -> Path:
+    """Among the folders of sockets, where paths are short enough for one."""
+    run = site.run.top
+    return run.with_name(f"{run.name[-NAME_CHARACTERS:]}-source")
 
 
 def _prepared(folder: Path) -> Path:

@@ -77,10 +77,13 @@ class FileMigration:
             raise MigrationError("data was written into the instance meanwhile; it was left as is")
         if self._found is not None and holds.digest != self._found.digest and not is_again:
             raise MigrationError("the instance does not have what the file has")
-        record.verification = verification(holds.tables, holds.rows or 0, [])
+        self._verified(holds)
         self._passed(holds)
         record.made.pop("swap", None)
         self.work.save()
+
+    def _verified(self, holds: Contents) -> None:
+        self.work.record.verification = verification(holds.tables, holds.rows or 0, [])
 
     def _passed(self, holds: Contents) -> None:
         if (progress := self.work.record.progress) is not None:

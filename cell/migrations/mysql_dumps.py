@@ -134,6 +134,11 @@ def _adapted(line: bytes) -> bytes:
     return _COLLATION.sub(_known_collation, line)
 
 
+def known_collation(name: str) -> str:
+    """What it becomes in the instance."""
+    return _COLLATION.sub(_known_collation, name.encode()).decode()
+
+
 def _known_collation(found: re.Match[bytes]) -> bytes:
     return b"utf8mb4_bin" if found[1] == b"bin" else b"utf8mb4_uca1400_" + found[1]
 

@@ -24,6 +24,7 @@ from cell.migrations import spool
 from cell.migrations.conduit import Conduit
 from cell.migrations.errors import MigrationError, NotCaughtUpError
 from cell.migrations.files import FileMigration, NativeFileMigration
+from cell.migrations.mysql.migration import MySQLCopyMigration
 from cell.migrations.mysql_dumps import MySQLDumpMigration
 from cell.migrations.postgres.migration import ConnectionMigration, UploadMigration
 from cell.migrations.postgres.sync import SyncMigration
@@ -278,8 +279,8 @@ class MigrationRuns:
         work = MigrationWork(self._settings, instance, record, partial(self._records.save, record))
         if record.kind == "upload" and isinstance(driver, BeginsWithFile | MariaDB):
             return self._of_file(work, driver)
-        if isinstance(driver, RespFamily):
-            return self._of_redis(work, driver)
+        if isinstance(driver, RespFamily | MariaDB):
+            return self._of_server(work, driver)
         if not isinstance(driver, PostgreSQL):
             raise MigrationError(f"{driver.engine} takes no migrations")
         # The source's code runs in sessions of the tools, and can change the password of theirs.
@@ -301,9 +302,12 @@ class MigrationRuns:
             return MySQLDumpMigration(*given, driver, self._supervisor.host)
         return NativeFileMigration(*given, driver)
 
-    def _of_redis(self, work: MigrationWork, driver: RespFamily) -> FileMigration:
+    def _of_server(self, work: MigrationWork, driver: RespFamily | MariaDB) -> FileMigration:
         conduit = Conduit(self._source(work.record), tuple(self._settings.migration_networks))
-        return RedisCopyMigration(work, self._verifier, self._restores, driver, conduit)
+        given = (work, self._verifier, self._restores)
+        if isinstance(driver, MariaDB):
+            return MySQLCopyMigration(*given, driver, self._supervisor.host, conduit)
+        return RedisCopyMigration(*given, driver, conduit)
 
     def _source(self, record: Migration) -> SourceUri:
         uri = self._records.source(record)

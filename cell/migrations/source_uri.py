@@ -10,6 +10,7 @@ from specserver import Invalid
 Tls = Literal["verify", "require", "off"]
 PROTOCOLS = {
     "postgres": (("postgres", "postgresql"), 5432),
+    "mysql": (("mysql", "mariadb"), 3306),
     "resp": (("redis", "rediss", "valkey", "valkeys"), 6379),
 }
 """What the target speaks: how a URI of such a source begins, and its port unless it says."""
@@ -18,6 +19,10 @@ NAME_CHARACTERS_MAX = 255
 WITHOUT_EFFECT = {
     *("sslmode", "sslrootcert", "channel_binding", "connect_timeout", "application_name"),
     *("gssencmode", "target_session_attrs", "options", "pgbouncer", "pool_timeout"),
+    # As hosters and drivers of MySQL and MariaDB write them.
+    *("ssl-mode", "ssl_mode", "sslMode", "ssl", "ssl-ca", "ssl_ca", "useSSL", "requireSSL", "tls"),
+    *("charset", "characterEncoding", "useUnicode", "serverTimezone", "timezone", "parseTime"),
+    *("allowPublicKeyRetrieval", "connectTimeout", "socketTimeout", "reconnect", "autoReconnect"),
 }
 
 
@@ -41,7 +46,9 @@ class SourceUri:
             parts = urlsplit(body["uri"])
             host, port = parts.hostname or "", parts.port or usual_port
             user, password = unquote(parts.username or ""), unquote(parts.password or "")
-            database = unquote(parts.path.removeprefix("/")) or user
+            database = unquote(parts.path.removeprefix("/")) or (
+                "" if protocol == "mysql" else user
+            )
         except ValueError as error:
             raise Invalid("uri: the host or the port is not valid") from error
         if parts.scheme not in schemes:
@@ -49,7 +56,7 @@ class SourceUri:
             raise Invalid(f"uri: {told}: {' or '.join(schemes)}")
         if not host or "," in parts.netloc:
             raise Invalid(f"uri: must have one host, such as {example}")
-        if not user and protocol == "postgres":
+        if not user and protocol != "resp":
             raise Invalid("uri: must name the user to log in as")
         for name, text in (("host", host), ("user", user), ("database", database)):
             if len(text) > NAME_CHARACTERS_MAX or not text.isprintable():

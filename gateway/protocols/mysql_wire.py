@@ -16,17 +16,23 @@ AUTOCOMMIT = 2
 # Capabilities. MariaDB's own are bits above 32, and are read only where LONG_PASSWORD, which only
 # MySQL sets, is not.
 LONG_PASSWORD = 1 << 0
+LONG_FLAG = 1 << 2
 CONNECT_WITH_DB = 1 << 3
 COMPRESS = 1 << 5
 PROTOCOL_41 = 1 << 9
 SSL = 1 << 11
+TRANSACTIONS = 1 << 13
 SECURE_CONNECTION = 1 << 15
+MULTI_RESULTS = 1 << 17
 PLUGIN_AUTH = 1 << 19
 CONNECT_ATTRS = 1 << 20
 PLUGIN_AUTH_LENENC = 1 << 21
 SESSION_TRACK = 1 << 23
 DEPRECATE_EOF = 1 << 24
 EXTENDED_SHIFT = 32
+
+# By the first byte of a number that is longer than one: how many follow.
+SIZES = {0xFC: 2, 0xFD: 3, 0xFE: 8}
 
 # The first byte of what a server says during a login.
 OK, AUTH_SWITCH, ERROR = 0x00, 0xFE, 0xFF
@@ -127,11 +133,34 @@ class _Reader:
 
     def vector(self) -> bytes:
         """A string after its length-encoded length."""
+        return self.take(self.count())
+
+    def value(self) -> bytes | None:
+        """Of a row; None stands for NULL."""
+        if self._data[self._position : self._position + 1] == b"\xfb":
+            self._position += 1
+            return None
+        return self.vector()
+
+    def count(self) -> int:
+        """A length-encoded number."""
         first = self.number(1)
-        sizes = {0xFC: 2, 0xFD: 3, 0xFE: 8}
         if first in {0xFB, 0xFF}:
             raise MySqlWireError("invalid length")
-        return self.take(self.number(sizes[first]) if first in sizes else first)
+        return self.number(SIZES[first]) if first in SIZES else first
+
+
+def read_count(payload: bytes) -> int:
+    """How many columns an answer has."""
+    return _Reader(payload).count()
+
+
+def read_row(payload: bytes, columns: int) -> list[bytes | None]:
+    reader = _Reader(payload)
+    found = [reader.value() for _ in range(columns)]
+    if reader.left:
+        raise MySqlWireError("the packet is longer than its row")
+    return found
 
 
 def vector(data: bytes) -> bytes:
@@ -203,6 +232,13 @@ def _head(response: HandshakeResponse) -> bytes:
             struct.pack("<I", extended),
         )
     )
+
+
+def build_tls_request(capabilities: int) -> bytes:
+    """SSLRequest: the beginning of a login, after which TLS is made."""
+    low = (capabilities | SSL) & 0xFFFF_FFFF
+    head = struct.pack("<IIB", low, LOGIN_PACKET_MAX_BYTES, UTF8MB4_GENERAL_CI)
+    return head.ljust(SSL_REQUEST_BYTES, b"\0")
 
 
 def _read_head(reader: _Reader) -> tuple[int, int, int, bytes]:

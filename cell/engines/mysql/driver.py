@@ -334,6 +334,16 @@ class MariaDB(MySQLFamily):
         """The command line's client, which runs what it reads as the owner."""
         return dumps.client_command(self._host, self._server(spec), site, login)
 
+    def source_dump_command(
+        self, spec: Spec, socket: str, databases: Sequence[str], *, named: bool
+    ) -> ToolCommand:
+        """Of a server that is no instance's, by the tool of the instance's version."""
+        return dumps.source_command(self._server(spec), socket, databases, named=named)
+
+    async def supported(self, site: Site) -> examination.Supported:
+        ours = administrator.login(self._host, site)
+        return await in_own_thread(examination.supported, site.socket, ours)
+
     async def owned(self, site: Site) -> Contents:
         """What its owner has made."""
         ours = administrator.login(self._host, site)

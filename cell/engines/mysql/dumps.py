@@ -1,5 +1,7 @@
 """Dumps of a database by the server's own tool, which logs in as the owner."""
 
+from collections.abc import Sequence
+
 from cell.engines.driver import EngineError, Login
 from cell.engines.mysql.servers import ServerInstallation
 from cell.layout import Site
@@ -33,6 +35,22 @@ def client_command(host: Host, server: ServerInstallation, site: Site, login: Lo
     words = [*CLIENT_WORDS, f"--socket={socket}", f"--user={login.username}", "app"]
     environment = {"MYSQL_PWD": login.password, "HOME": "/nonexistent"}
     return ToolCommand([str(tool), *words], environment, server.mounts)
+
+
+def source_command(
+    server: ServerInstallation, socket: str, databases: Sequence[str], *, named: bool
+) -> ToolCommand:
+    """Of a server that is no instance's, on a socket that lets everybody in.
+
+    `named`: with the statements that make the databases. EngineError as above.
+    """
+    tool = server.tool(*TOOLS)
+    if tool is None:
+        raise EngineError(f"{TOOLS[0]} of {server.version} is not installed on the cell's machine")
+    # No library is loaded because the server asks for it.
+    words = [*WORDS, "--skip-ssl", "--plugin-dir=/nonexistent", "--max-allowed-packet=1G"]
+    words += [f"--socket={socket}", "--user=source", *(["--databases"] if named else [])]
+    return ToolCommand([str(tool), *words, "--", *databases], {}, server.mounts)
 
 
 def command(

@@ -1,9 +1,11 @@
 """Whether all data of a server can be read; views, triggers and routines are none of it."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from cell.engines.driver import Contents, EngineError, Login
-from cell.engines.mysql.client import FAILURES, session
+from cell.engines.mysql.client import FAILURES, MySQLRefusedError, session
 from cell.runtime import budget
 from cell.runtime.engine_files import EnginePath
 
@@ -31,6 +33,15 @@ PASSING = f"""
 SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES
 WHERE ENGINE = 'MEMORY' AND TABLE_ROWS > 0 AND TABLE_SCHEMA NOT IN {SYSTEMS} LIMIT 1
 """  # noqa: S608 - our own words
+
+
+@dataclass(frozen=True)
+class Supported:
+    """What a server knows; names of engines in small letters."""
+
+    version: str
+    engines: frozenset[str]
+    collations: frozenset[str]
 
 
 def examine(socket: EnginePath, ours: Login) -> Contents:
@@ -70,6 +81,50 @@ def owned(socket: EnginePath, ours: Login) -> Contents:
     except FAILURES as error:
         raise EngineError(f"the data cannot be counted: {error}") from error
     return Contents.of(counted, rows=rows)
+
+
+def supported(socket: EnginePath, ours: Login) -> Supported:
+    try:
+        with session(socket, ours.username, ours.password) as cursor:
+            cursor.execute("SELECT VERSION()")
+            version = cursor.fetchone()[0]
+            cursor.execute(
+                "SELECT LOWER(ENGINE) FROM information_schema.ENGINES "
+                "WHERE SUPPORT IN ('YES', 'DEFAULT')"
+            )
+            engines = frozenset(name for (name,) in cursor.fetchall())
+            cursor.execute(
+                "SELECT FULL_COLLATION_NAME "
+                "FROM information_schema.COLLATION_CHARACTER_SET_APPLICABILITY"
+            )
+            collations = frozenset(name for (name,) in cursor.fetchall())
+    except FAILURES as error:
+        raise EngineError(f"the engine cannot be asked what it supports: {error}") from error
+    return Supported(version, engines, collations)
+
+
+def answers(
+    socket: EnginePath, login: Login, questions: Mapping[str, str]
+) -> dict[str, tuple[Any, ...] | None]:
+    """By the same names, the first row of each; None where it is refused. Blocks for long.
+
+    With the rights of `login` alone: what is asked may be of another's making.
+    """
+    found: dict[str, tuple[Any, ...] | None] = {}
+    given = (socket, login.username, login.password, ANSWER_TIMEOUT_S)
+    try:
+        for name, question in questions.items():
+            budget.go_on()
+            try:
+                with session(*given) as cursor:
+                    cursor.execute("SET sql_mode = '', time_zone = '+00:00'")
+                    cursor.execute(question)
+                    found[name] = cursor.fetchone()
+            except MySQLRefusedError:
+                found[name] = None
+    except FAILURES as error:
+        raise EngineError(f"the data cannot be read: {error}") from error
+    return found
 
 
 def refuse_passing(socket: EnginePath, ours: Login) -> None:

@@ -4,9 +4,7 @@ import contextlib
 import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 
-from cell.layout import Site
 from cell.migrations import conduit as conduits
 from cell.migrations.conduit import Conduit
 from cell.migrations.errors import MigrationError, SourceUnreachableError
@@ -19,7 +17,6 @@ from cell.runtime.confinement import Mount
 from cell.runtime.engine_folders import INSIDE
 from cell.runtime.host import Host
 
-NAME_CHARACTERS = 12
 _SNAPSHOT = re.compile(r"[0-9A-Fa-f-]{1,64}")
 REPEATABLE = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
@@ -115,15 +112,9 @@ async def opened(
 ) -> AsyncIterator[PostgresSource]:
     """For as long as the block lasts."""
     site = target.instance.site
-    folder = folder_of(site)
+    folder = conduits.folder_of(site)
     async with conduits.opened(conduit, folder, host.owner(site)):
         inside = INSIDE / "source"
         seen = inside if host.hides_files else folder
         mount = Mount(folder.resolve(), inside, writable=False)
         yield PostgresSource(conduit, target, str(seen), mount)
-
-
-def folder_of(site: Site) -> Path:
-    """Among the folders of sockets, where paths are short enough for one."""
-    run = site.run.top
-    return run.with_name(f"{run.name[-NAME_CHARACTERS:]}-source")

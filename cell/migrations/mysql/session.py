@@ -1,0 +1,200 @@
+"""A connection to a source that has logged in: asked by the cell, or lent to a tool that dumps.
+
+What the source answers is read with bounds: bytes, rows, and time without a word.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+
+from cell.migrations.conduit import Conduit
+from cell.migrations.errors import MigrationError, SourceUnreachableError
+from cell.migrations.mysql import login
+from cell.migrations.mysql.login import Hello, told
+from gateway.protocols import mysql_wire as wire
+from gateway.protocols.mysql_wire import MySqlWireError, Packet
+
+# Of one answer, and of one row of it.
+ANSWER_BYTES_MAX = 64 * 2**20
+PACKET_BYTES_MAX = 1 << 20
+ROWS_MAX = 200_000
+# So many packets are read before anything else has a turn.
+PACKETS_AT_ONCE = 500
+QUIT, QUERY = b"\x01", b"\x03"
+EOF_BYTES_MAX = 9
+OK, LOCAL_FILE, EOF, ERROR = 0x00, 0xFB, 0xFE, 0xFF
+FILE_WANTED = "the source asked for a file of the client's; nothing was sent"
+BROKE_OFF = "the source ended the connection"
+UNREADABLE = "the source gave an answer that cannot be read"
+# Names as they are, times as in no zone, and no limits of a server's that has them for all.
+ALIKE = (
+    "SET NAMES utf8mb4",
+    "SET /*M!100101 max_statement_time=0, */ /*!50708 max_execution_time=0, */ sql_mode=''",
+    "SET time_zone='+00:00', net_write_timeout=600, net_read_timeout=600",
+)
+Row = tuple[str | None, ...]
+
+
+class QueryRefusedError(MigrationError):
+    """The source refused what it was asked."""
+
+    def __init__(self, said: wire.ServerError) -> None:
+        super().__init__(f"the source refused a question: {told(said)}")
+
+
+class SourceSession:
+    """`version` is what the source says it is. After an error it is of no use any more."""
+
+    def __init__(
+        self,
+        conduit: Conduit,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        version: str,
+        silence_s: float,
+    ) -> None:
+        self.conduit = conduit
+        self.reader = reader
+        self.writer = writer
+        self.version = version
+        self.silence_s = silence_s
+        self._sequence = 0
+        self._packets = 0
+
+    async def rows(self, sql: str, columns: int = 1, within_s: float | None = None) -> list[Row]:
+        """What it answers, within so many seconds without a word. Raises MigrationError."""
+        silence_s = within_s or self.silence_s
+        self._sequence = 1
+        self.send(QUERY + sql.encode(), 0)
+        try:
+            return await self._answer(columns, silence_s)
+        except MySqlWireError as error:
+            raise MigrationError(UNREADABLE) from error
+
+    async def row(self, sql: str, columns: int, within_s: float | None = None) -> Row:
+        """Of an answer that has one."""
+        found = await self.rows(sql, columns, within_s)
+        if len(found) != 1:
+            raise MigrationError(UNREADABLE)
+        return found[0]
+
+    async def run(self, *statements: str) -> None:
+        for each in statements:
+            await self.rows(each)
+
+    async def _answer(self, columns: int, silence_s: float) -> list[Row]:
+        first = (await self.packet(silence_s)).payload
+        kind = first[:1]
+        if kind == bytes((OK,)):
+            return []
+        if kind == bytes((LOCAL_FILE,)):
+            raise MigrationError(FILE_WANTED)
+        if kind == bytes((ERROR,)):
+            raise QueryRefusedError(wire.parse_error(first))
+        if wire.read_count(first) != columns:
+            raise MigrationError(UNREADABLE)
+        for _ in range(columns + 1):
+            # Columns are as they were asked for; after them comes a mark.
+            await self.packet(silence_s)
+        return await self._rows(columns, silence_s)
+
+    async def _rows(self, count: int, silence_s: float) -> list[Row]:
+        found: list[Row] = []
+        left = ANSWER_BYTES_MAX
+        while True:
+            payload = (await self.packet(silence_s)).payload
+            if payload[:1] == bytes((EOF,)) and len(payload) < EOF_BYTES_MAX:
+                return found
+            if payload[:1] == bytes((ERROR,)):
+                raise QueryRefusedError(wire.parse_error(payload))
+            left -= len(payload)
+            if left < 0 or len(found) >= ROWS_MAX:
+                raise MigrationError("the source answered with more than can be read")
+            found.append(_row(payload, count))
+
+    def send(self, payload: bytes, sequence: int) -> None:
+        """A question may have thousands of columns, and is longer than what a login has."""
+        self.writer.write(len(payload).to_bytes(3, "little") + bytes((sequence & 0xFF,)) + payload)
+
+    async def packet(self, silence_s: float) -> Packet:
+        """The next one of an answer."""
+        self._packets += 1
+        if self._packets % PACKETS_AT_ONCE == 0:
+            # What has arrived already is read without waiting.
+            await asyncio.sleep(0)
+        try:
+            async with asyncio.timeout(silence_s):
+                head = await self.reader.readexactly(wire.HEADER_BYTES)
+                size = int.from_bytes(head[:3], "little")
+                if size > PACKET_BYTES_MAX or head[3] != self._sequence & 0xFF:
+                    raise MigrationError(UNREADABLE)
+                payload = await self.reader.readexactly(size)
+        except TimeoutError as error:
+            raise MigrationError(
+                f"the source did not answer within {silence_s:.0f} s; a lock may be held there"
+            ) from error
+        except (EOFError, OSError) as error:
+            raise SourceUnreachableError(BROKE_OFF) from error
+        self.conduit.received_bytes += len(payload)
+        self._sequence += 1
+        return Packet(head[3], payload)
+
+    async def log_in(self, hello: Hello) -> None:
+        assert hello.greeting is not None
+        sequence = hello.login_sequence
+
+        async def receive() -> Packet:
+            return await self.packet(self.silence_s)
+
+        def send(payload: bytes, number: int) -> None:
+            self._sequence = number + 1
+            self.send(payload, number)
+
+        try:
+            source = self.conduit.source
+            await login.log_in(source, hello.greeting, send, receive, sequence)
+        except MySqlWireError as error:
+            raise MigrationError(UNREADABLE) from error
+
+
+def _row(payload: bytes, count: int) -> Row:
+    found = wire.read_row(payload, count)
+    try:
+        return tuple(None if each is None else each.decode() for each in found)
+    except UnicodeDecodeError as error:
+        raise MigrationError(UNREADABLE) from error
+
+
+@contextlib.asynccontextmanager
+async def opened(conduit: Conduit, silence_s: float) -> AsyncIterator[SourceSession]:
+    """Logged in, and in one state whatever the server's usual one is; it ends with the block.
+
+    Raises SourceUnreachableError, and MigrationError where it refuses.
+    """
+    hello = Hello(conduit.source)
+    reader, writer = await conduit.connect(hello.hear)
+    try:
+        assert hello.greeting is not None
+        version = hello.greeting.version.removeprefix("5.5.5-")
+        session = SourceSession(conduit, reader, writer, version, silence_s)
+        await session.log_in(hello)
+        await session.run(*ALIKE)
+        yield session
+        with contextlib.suppress(OSError):
+            session.send(QUIT, 0)
+            await writer.drain()
+    finally:
+        writer.transport.abort()
+
+
+def identifier(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def literal(text: str) -> str:
+    """As it stands where backslashes escape, which `ALIKE` sees to."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def listed(texts: Sequence[str]) -> str:
+    return ", ".join(map(literal, texts))
