@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from cell.migrations.mysql.facts import TABLE_TYPES, number
-from cell.migrations.mysql.session import SourceSession, identifier, listed
+from cell.migrations.mysql.facts import TABLE_TYPES
+from cell.migrations.mysql.session import SourceSession, count_of, identifier, listed
 from cell.migrations.report import Difference
 
 # What is generated is made anew in the instance; of system versions, its moments as well.
@@ -73,7 +73,7 @@ async def of_source(
     for (database, name), columns in (await _columns(session, chosen)).items():
         asked = question(database, name, columns)
         count, summed = await session.row(asked, 2, within_s)
-        found.append(TableDigest(database, name, tuple(columns), number(count), str(summed)))
+        found.append(TableDigest(database, name, tuple(columns), count_of(count), str(summed)))
     return found
 
 

@@ -4,9 +4,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cell.migrations.errors import MigrationError
 from cell.migrations.mysql.grants import Grants
-from cell.migrations.mysql.session import QueryRefusedError, Row, SourceSession, listed
+from cell.migrations.mysql.session import (
+    QueryRefusedError,
+    Row,
+    SourceSession,
+    count_of,
+    listed,
+)
 
 SYSTEMS = frozenset({"information_schema", "performance_schema", "mysql", "sys", "ndbinfo"})
 TABLE_TYPES = ("BASE TABLE", "SYSTEM VERSIONED")
@@ -113,14 +118,13 @@ async def gather(session: SourceSession) -> SourceFacts:
     wanted = session.conduit.source.database
     found = await databases(session)
     chosen = tuple(each for each in found if each == wanted) if wanted else found
-    named = {"databases": listed(chosen or ("",))}
-    tables = await session.rows(TABLES.format(**named), 6)
-    keys = await session.rows(KEYS.format(**named), 2)
-    collations = await session.rows(COLLATIONS.format(**named))
     code: list[Code] = []
     for kind, question in CODE.items():
-        rows = await session.rows(question.format(**named), 4)
+        rows = await _of(session, chosen, question, 4)
         code += [_code(kind, each) for each in rows if each[0] in chosen]
+    tables = await _of(session, chosen, TABLES, 6)
+    keys = await _of(session, chosen, KEYS, 2)
+    collations = await _of(session, chosen, COLLATIONS, 1)
     return SourceFacts(
         str(version),
         "mariadb" in f"{version} {comment}".lower(),
@@ -142,8 +146,17 @@ async def databases(session: SourceSession) -> tuple[str, ...]:
 
 
 async def size_bytes(session: SourceSession, chosen: tuple[str, ...]) -> int:
-    rows = await session.rows(TABLES.format(databases=listed(chosen or ("",))), 6)
-    return sum(number(each[5]) for each in rows if each[0] in chosen)
+    rows = await _of(session, chosen, TABLES, 6)
+    return sum(count_of(each[5]) for each in rows if each[0] in chosen)
+
+
+async def _of(
+    session: SourceSession, chosen: tuple[str, ...], question: str, columns: int
+) -> list[Row]:
+    """Nothing is asked about no database: servers look for one without a name."""
+    if not chosen:
+        return []
+    return await session.rows(question.format(databases=listed(chosen)), columns)
 
 
 async def _grants(session: SourceSession) -> Sequence[Row]:
@@ -156,19 +169,12 @@ async def _grants(session: SourceSession) -> Sequence[Row]:
 
 def _table(row: Row) -> SourceTable:
     return SourceTable(
-        *(str(row[0]), str(row[1]), str(row[2]), str(row[3])), number(row[4]), number(row[5])
+        *(str(row[0]), str(row[1]), str(row[2]), str(row[3])), count_of(row[4]), count_of(row[5])
     )
 
 
 def _code(kind: str, row: Row) -> Code:
     return Code(kind, str(row[0]), str(row[1]), str(row[2]), row[3] == "1")
-
-
-def number(said: str | None) -> int:
-    digits = (said or "0").partition(".")[0]
-    if not digits.isdecimal() or len(digits) > 20:  # noqa: PLR2004 - of what 64 bits hold
-        raise MigrationError("the source gave an answer that cannot be read")
-    return int(digits)
 
 
 def release(version: str) -> tuple[int, int]:

@@ -95,6 +95,8 @@ class MySQLCopyMigration(MySQLDumpMigration):
         async with self._session() as source:
             wanted = self.conduit.source.database
             chosen = (wanted,) if wanted else await facts.databases(source)
+            if not chosen:
+                raise MigrationError("the user of the source sees no database")
             self._estimated_bytes = await facts.size_bytes(source, chosen)
             # Once for what comes, and once for what is made of it.
             self.work.record.progress = MigrationProgress(0, 2 * self._estimated_bytes)

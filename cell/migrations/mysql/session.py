@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 
-from cell.migrations.conduit import Conduit
+from cell.migrations.conduit import CHUNK_BYTES, Conduit
 from cell.migrations.errors import MigrationError, SourceUnreachableError
 from cell.migrations.mysql import login
 from cell.migrations.mysql.login import Hello, told
@@ -20,6 +20,9 @@ PACKET_BYTES_MAX = 1 << 20
 ROWS_MAX = 200_000
 # So many packets are read before anything else has a turn.
 PACKETS_AT_ONCE = 500
+# Of what 64 bits hold.
+DIGITS_MAX = 20
+END_WITHIN_S = 5.0
 QUIT, QUERY = b"\x01", b"\x03"
 EOF_BYTES_MAX = 9
 OK, LOCAL_FILE, EOF, ERROR = 0x00, 0xFB, 0xFE, 0xFF
@@ -60,10 +63,14 @@ class SourceSession:
         self.silence_s = silence_s
         self._sequence = 0
         self._packets = 0
+        self._heard = bytearray()
 
     async def rows(self, sql: str, columns: int = 1, within_s: float | None = None) -> list[Row]:
         """What it answers, within so many seconds without a word. Raises MigrationError."""
         silence_s = within_s or self.silence_s
+        if self._heard:
+            # It said more than it was asked.
+            raise MigrationError(UNREADABLE)
         self._sequence = 1
         self.send(QUERY + sql.encode(), 0)
         try:
@@ -122,22 +129,33 @@ class SourceSession:
         if self._packets % PACKETS_AT_ONCE == 0:
             # What has arrived already is read without waiting.
             await asyncio.sleep(0)
-        try:
-            async with asyncio.timeout(silence_s):
-                head = await self.reader.readexactly(wire.HEADER_BYTES)
-                size = int.from_bytes(head[:3], "little")
-                if size > PACKET_BYTES_MAX or head[3] != self._sequence & 0xFF:
-                    raise MigrationError(UNREADABLE)
-                payload = await self.reader.readexactly(size)
-        except TimeoutError as error:
-            raise MigrationError(
-                f"the source did not answer within {silence_s:.0f} s; a lock may be held there"
-            ) from error
-        except (EOFError, OSError) as error:
-            raise SourceUnreachableError(BROKE_OFF) from error
-        self.conduit.received_bytes += len(payload)
+        await self._fill(wire.HEADER_BYTES, silence_s)
+        size, sequence = int.from_bytes(self._heard[:3], "little"), self._heard[3]
+        if size > PACKET_BYTES_MAX or sequence != self._sequence & 0xFF:
+            raise MigrationError(UNREADABLE)
+        end = wire.HEADER_BYTES + size
+        await self._fill(end, silence_s)
+        payload = bytes(self._heard[wire.HEADER_BYTES : end])
+        del self._heard[:end]
         self._sequence += 1
-        return Packet(head[3], payload)
+        return Packet(sequence, payload)
+
+    async def _fill(self, count: int, silence_s: float) -> None:
+        """Until so many bytes of it are there."""
+        while len(self._heard) < count:
+            try:
+                async with asyncio.timeout(silence_s):
+                    block = await self.reader.read(CHUNK_BYTES)
+            except TimeoutError as error:
+                raise MigrationError(
+                    f"the source did not answer within {silence_s:.0f} s; a lock may be held there"
+                ) from error
+            except OSError as error:
+                raise SourceUnreachableError(BROKE_OFF) from error
+            if not block:
+                raise SourceUnreachableError(BROKE_OFF)
+            self.conduit.received_bytes += len(block)
+            self._heard += block
 
     async def log_in(self, hello: Hello) -> None:
         assert hello.greeting is not None
@@ -171,6 +189,20 @@ async def opened(conduit: Conduit, silence_s: float) -> AsyncIterator[SourceSess
 
     Raises SourceUnreachableError, and MigrationError where it refuses.
     """
+    async with _connected(conduit, silence_s) as session:
+        (number,) = await session.row("SELECT CONNECTION_ID()", 1)
+        try:
+            yield session
+        except BaseException:
+            session.writer.transport.abort()
+            with contextlib.suppress(MigrationError, OSError, TimeoutError):
+                async with asyncio.timeout(END_WITHIN_S):
+                    await _end_there(conduit, count_of(number))
+            raise
+
+
+@contextlib.asynccontextmanager
+async def _connected(conduit: Conduit, silence_s: float) -> AsyncIterator[SourceSession]:
     hello = Hello(conduit.source)
     reader, writer = await conduit.connect(hello.hear)
     try:
@@ -187,6 +219,15 @@ async def opened(conduit: Conduit, silence_s: float) -> AsyncIterator[SourceSess
         writer.transport.abort()
 
 
+async def _end_there(conduit: Conduit, number: int) -> None:
+    """A server that waits for a lock, or reads, does not notice that nobody listens."""
+    user = literal(conduit.source.user)
+    asked = f"SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE ID = {number}"  # noqa: S608
+    async with _connected(conduit, END_WITHIN_S) as session:
+        if await session.row(f"{asked} AND USER = {user}", 1) == ("1",):
+            await session.run(f"KILL {number}")
+
+
 def identifier(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
@@ -198,3 +239,11 @@ def literal(text: str) -> str:
 
 def listed(texts: Sequence[str]) -> str:
     return ", ".join(map(literal, texts))
+
+
+def count_of(said: str | None) -> int:
+    """A number that a source says. Raises MigrationError."""
+    digits = (said or "0").partition(".")[0]
+    if not digits.isdecimal() or len(digits) > DIGITS_MAX:
+        raise MigrationError(UNREADABLE)
+    return int(digits)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from contract_tests.cell.migrations import source_server
+from contract_tests.cell.migrations import mariadb_server, source_server
+from contract_tests.cell.migrations.mariadb_server import MariaDBDatabase, MariaDBServer
 from contract_tests.cell.migrations.migration_calls import LOOPBACK, empty_again
 from contract_tests.cell.migrations.source_server import SourceDatabase, SourceServer
 from contract_tests.cell.rig import Rig, running
@@ -27,6 +28,19 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SourceServer]:
 @pytest.fixture
 def shop(source: SourceServer) -> SourceDatabase:
     return source.new_database()
+
+
+@pytest.fixture(scope="session")
+def mariadb_source() -> Iterator[MariaDBServer]:
+    with mariadb_server.running() as made:
+        yield made
+
+
+@pytest.fixture
+def mariadb_shop(mariadb_source: MariaDBServer) -> Iterator[MariaDBDatabase]:
+    database = mariadb_source.new_database()
+    yield database
+    mariadb_source.ask(f"DROP DATABASE IF EXISTS {database.name}")
 
 
 @pytest.fixture(scope="session")

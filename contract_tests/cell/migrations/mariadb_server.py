@@ -6,6 +6,7 @@ import secrets
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ import pytest
 from contract_tests.cell.migrations.source_server import free_port, write_certificates
 
 PASSWORD = "sEcReT: \\of' the source"
-USER = "owner"
+USER, PLAIN, READER = "owner", "plain", "reader"
 READY_WITHIN_S = 60.0
 SETTINGS = (
     *("--innodb-buffer-pool-size=32M", "--innodb-flush-log-at-trx-commit=0", "--skip-log-bin"),
@@ -65,7 +66,7 @@ class MariaDBServer:
         words = [f"--datadir={self.folder / 'data'}", f"--socket={self.folder / 'socket'}"]
         words += [f"--port={self.port}", f"--pid-file={self.folder / 'pid'}"]
         words += [f"--ssl-key={self.folder / 'server.key'}"]
-        words += [f"--ssl-cert={self.folder / 'server.crt'}", f"--log-error={self.folder / 'log'}"]
+        words += [f"--ssl-cert={self.folder / 'server.crt'}", f"--log-error={self.folder}/log.err"]
         program = [*_as_nobody(), _program("mariadbd"), "--no-defaults", *words, *SETTINGS]
         self.process = subprocess.Popen(program, cwd=self.folder)
         began = time.monotonic()
@@ -73,7 +74,7 @@ class MariaDBServer:
             try:
                 return self.connect().close()
             except pymysql.err.OperationalError:
-                assert self.process.poll() is None, (self.folder / "log").read_text()[-2000:]
+                assert self.process.poll() is None, (self.folder / "log.err").read_text()[-2000:]
                 assert time.monotonic() - began < READY_WITHIN_S
                 time.sleep(0.02)
 
@@ -130,33 +131,45 @@ def _as_nobody() -> list[str]:
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[MariaDBServer]:
+def running() -> Iterator[MariaDBServer]:
     """With `owner`, who has all rights on databases, and root, who logs in on the socket."""
-    installer = _program("mariadb-install-db")
-    folder.mkdir(parents=True)
-    for path in (folder, *folder.parents):
-        if path.is_relative_to("/tmp") and path != Path("/tmp"):
-            path.chmod(path.stat().st_mode | 0o011)
-    ca_pem = write_certificates(folder)
-    if not os.geteuid():
-        for path in (folder, *folder.iterdir()):
-            shutil.chown(path, "nobody")
+    # Not in pytest's folder, which each pytest that begins shuts to all but its user: the server
+    # opens files by their whole path.
+    with tempfile.TemporaryDirectory(prefix="source-") as made:
+        folder = Path(made)
+        ca_pem = write_certificates(folder)
+        if not os.geteuid():
+            for path in (folder, *folder.iterdir()):
+                shutil.chown(path, "nobody")
+        _install(folder)
+        server = MariaDBServer(folder, free_port(), ca_pem)
+        try:
+            server.start()
+            server.ask(*_users())
+            yield server
+            # Nothing that a migration asks ends a server.
+            ended = server.process and server.process.poll()
+            assert ended is None, (folder / "log.err").read_text()[-5000:]
+        finally:
+            server.kill()
+
+
+def _install(folder: Path) -> None:
     words = ["--no-defaults", f"--datadir={folder / 'data'}", f"--tmpdir={folder}"]
-    words += [
-        "--skip-test-db",
-        "--auth-root-authentication-method=normal",
-        "--innodb-use-native-aio=0",
+    words += ["--skip-test-db", "--auth-root-authentication-method=normal"]
+    words += ["--innodb-use-native-aio=0"]
+    command = [*_as_nobody(), _program("mariadb-install-db"), *words]
+    subprocess.run(command, check=True, capture_output=True, cwd=folder)
+
+
+def _users() -> list[str]:
+    secret = PASSWORD.replace("\\", "\\\\").replace("'", "''")
+    return [
+        f"CREATE USER {USER}@'%' IDENTIFIED BY '{secret}' REQUIRE SSL",
+        f"GRANT SELECT, SHOW VIEW, TRIGGER, EVENT, EXECUTE ON `shop\\_%`.* TO {USER}@'%'",
+        f"GRANT SELECT ON mysql.proc TO {USER}@'%'",
+        # Without TLS, and with few rights.
+        f"CREATE USER {PLAIN}@'%' IDENTIFIED BY '{secret}'",
+        f"GRANT ALL PRIVILEGES ON `shop\\_%`.* TO {PLAIN}@'%'",
+        f"CREATE USER {READER}@'%' IDENTIFIED BY '{secret}'",
     ]
-    subprocess.run([*_as_nobody(), installer, *words], check=True, capture_output=True, cwd=folder)
-    made = MariaDBServer(folder, free_port(), ca_pem)
-    try:
-        made.start()
-        secret = PASSWORD.replace("\\", "\\\\").replace("'", "''")
-        made.ask(
-            f"CREATE USER {USER}@'%' IDENTIFIED BY '{secret}' REQUIRE SSL",
-            f"GRANT SELECT, SHOW VIEW, TRIGGER, EVENT, EXECUTE ON `shop\\_%`.* TO {USER}@'%'",
-            f"GRANT SELECT ON mysql.proc TO {USER}@'%'",
-        )
-        yield made
-    finally:
-        made.kill()
