@@ -58,8 +58,9 @@ def migrate(
         typer.Option(
             "--from-uri",
             metavar="URI",
-            help=f"Server to connect to; `-` reads it from stdin or asks. Others on this machine"
-            f" can see a URI given here, with its password: use `-`, or {VARIABLE}.",
+            help=f"Server to connect to, such as mariadb://user:password@host/shop; `-` reads it"
+            f" from stdin or asks. Others on this machine can see a URI given here, with its"
+            f" password: use `-`, or {VARIABLE}.",
             show_default=False,
         ),
     ] = None,

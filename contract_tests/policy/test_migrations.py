@@ -44,7 +44,7 @@ def test_a_server_has_no_format_and_a_file_no_changes(engine: str) -> None:
 
 def test_who_connects_and_who_follows() -> None:
     connects = {engine for engine, target in rules.TARGETS.items() if target.connects}
-    assert connects == {"postgres", "timescaledb", "redis", "valkey"}
+    assert connects == {"postgres", "timescaledb", "mariadb", "redis", "valkey"}
     assert {engine for engine, each in rules.TARGETS.items() if each.syncs} == {
         "postgres",
         "timescaledb",

@@ -31,13 +31,14 @@ _POSTGRES: Final = MigrationTarget(
     ("postgres_custom", "postgres_plain", "postgres_directory"), syncs=True, goes_back=True
 )
 _MYSQL: Final = MigrationTarget(("mysql_dump",), connects=False)
+_MARIADB: Final = MigrationTarget(("mysql_dump",))
 _RESP: Final = MigrationTarget(("rdb",))
 TARGETS: Final[Mapping[str, MigrationTarget]] = MappingProxyType(
     {
         "postgres": _POSTGRES,
         "timescaledb": _POSTGRES,
         "mysql": _MYSQL,
-        "mariadb": _MYSQL,
+        "mariadb": _MARIADB,
         "redis": _RESP,
         "valkey": _RESP,
         "duckdb": MigrationTarget(("duckdb",), connects=False),

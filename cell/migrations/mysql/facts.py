@@ -56,7 +56,7 @@ FROM information_schema.EVENTS WHERE EVENT_SCHEMA IN ({databases})
 
 
 @dataclass(frozen=True)
-class SourceTable:
+class MySQLTable:
     database: str
     name: str
     type: str
@@ -70,7 +70,7 @@ class SourceTable:
 
 
 @dataclass(frozen=True)
-class Code:
+class MySQLObject:
     """A view, routine, trigger or event; `is_hidden`: the user cannot read its text."""
 
     kind: str
@@ -85,7 +85,7 @@ class Code:
 
 
 @dataclass(frozen=True)
-class SourceFacts:
+class MySQLFacts:
     """`missing`: the database of the URI is not there, or the user does not see it."""
 
     version: str
@@ -93,10 +93,10 @@ class SourceFacts:
     folds_names: bool
     databases: tuple[str, ...]
     missing: bool
-    tables: tuple[SourceTable, ...]
+    tables: tuple[MySQLTable, ...]
     with_key: frozenset[tuple[str, str]]
     collations: frozenset[str]
-    code: tuple[Code, ...]
+    code: tuple[MySQLObject, ...]
     grants: Grants
 
     @property
@@ -108,24 +108,24 @@ class SourceFacts:
         return sum(each.size_bytes for each in self.tables)
 
     @property
-    def rows(self) -> tuple[SourceTable, ...]:
+    def rows(self) -> tuple[MySQLTable, ...]:
         """Those that hold some themselves."""
         return tuple(each for each in self.tables if each.type in TABLE_TYPES)
 
 
-async def gather(session: SourceSession) -> SourceFacts:
+async def gather(session: SourceSession) -> MySQLFacts:
     version, comment, folds = await session.row(SERVER, 3)
     wanted = session.conduit.source.database
     found = await databases(session)
     chosen = tuple(each for each in found if each == wanted) if wanted else found
-    code: list[Code] = []
+    code: list[MySQLObject] = []
     for kind, question in CODE.items():
         rows = await _of(session, chosen, question, 4)
         code += [_code(kind, each) for each in rows if each[0] in chosen]
     tables = await _of(session, chosen, TABLES, 6)
     keys = await _of(session, chosen, KEYS, 2)
     collations = await _of(session, chosen, COLLATIONS, 1)
-    return SourceFacts(
+    return MySQLFacts(
         str(version),
         "mariadb" in f"{version} {comment}".lower(),
         folds != "0",
@@ -167,14 +167,14 @@ async def _grants(session: SourceSession) -> Sequence[Row]:
         return []
 
 
-def _table(row: Row) -> SourceTable:
-    return SourceTable(
+def _table(row: Row) -> MySQLTable:
+    return MySQLTable(
         *(str(row[0]), str(row[1]), str(row[2]), str(row[3])), count_of(row[4]), count_of(row[5])
     )
 
 
-def _code(kind: str, row: Row) -> Code:
-    return Code(kind, str(row[0]), str(row[1]), str(row[2]), row[3] == "1")
+def _code(kind: str, row: Row) -> MySQLObject:
+    return MySQLObject(kind, str(row[0]), str(row[1]), str(row[2]), row[3] == "1")
 
 
 def release(version: str) -> tuple[int, int]:

@@ -76,6 +76,8 @@ class LentSession:
                 raise MigrationError("the tool asked for what no dump needs")
             self._session.send(payload, 0)
             await self._session.writer.drain()
+            # What the tool has sent already is read without waiting.
+            await asyncio.sleep(0)
 
     async def _answer(self, to_near: asyncio.StreamWriter) -> None:
         session = self._session

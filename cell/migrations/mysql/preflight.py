@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from cell.engines.mysql.examination import Supported
 from cell.instances.hosted import HostedInstance
-from cell.migrations.mysql.facts import SYSTEMS, SourceFacts, SourceTable, release
+from cell.migrations.mysql.facts import SYSTEMS, MySQLFacts, MySQLTable, release
 from cell.migrations.mysql_dumps import known_collation
 from cell.migrations.report import PreflightFinding, PreflightReport, sizes
 
@@ -32,7 +32,7 @@ GRANT = "GRANT {right} ON {database}.* TO the user of the source"
 class Comparison:
     """What was asked of both sides. `database` is that of the URI, or empty."""
 
-    facts: SourceFacts
+    facts: MySQLFacts
     supported: Supported
     instance: HostedInstance
     database: str
@@ -139,7 +139,7 @@ def _of_tables(compared: Comparison) -> Findings:
             )
 
 
-def _of_engine(table: SourceTable, supported: Supported) -> Findings:
+def _of_engine(table: MySQLTable, supported: Supported) -> Findings:
     engine = table.engine.lower()
     if engine in ELSEWHERE:
         yield PreflightFinding(
@@ -162,7 +162,7 @@ def _of_engine(table: SourceTable, supported: Supported) -> Findings:
         yield PreflightFinding("warning", "missing_engine", told, None, table.shown)
 
 
-def _of_code(facts: SourceFacts) -> Findings:
+def _of_code(facts: MySQLFacts) -> Findings:
     definers = sorted({each.definer for each in facts.code})
     if definers:
         yield PreflightFinding(
@@ -182,7 +182,7 @@ def _of_code(facts: SourceFacts) -> Findings:
         )
 
 
-def _of_rights(facts: SourceFacts) -> Findings:
+def _of_rights(facts: MySQLFacts) -> Findings:
     for code in (each for each in facts.code if each.is_hidden):
         right = "SHOW VIEW" if code.kind == "view" else "SELECT on mysql.proc (MySQL: SHOW_ROUTINE)"
         yield PreflightFinding(
@@ -210,7 +210,7 @@ def _of_rights(facts: SourceFacts) -> Findings:
 
 
 def _of_right(
-    right: str, facts: SourceFacts, database: str, tables: Sequence[str] | None
+    right: str, facts: MySQLFacts, database: str, tables: Sequence[str] | None
 ) -> Findings:
     """On all of a database, or on each of the tables."""
     if facts.grants.has(right, database):
@@ -228,7 +228,7 @@ def _of_right(
     )
 
 
-def _sees_routines(facts: SourceFacts, database: str) -> bool:
+def _sees_routines(facts: MySQLFacts, database: str) -> bool:
     rights = ("EXECUTE", "CREATE ROUTINE", "ALTER ROUTINE", "SHOW_ROUTINE", "SHOW CREATE ROUTINE")
     return facts.grants.has("SELECT", "mysql", "proc") or any(
         facts.grants.has(each, database) for each in rights

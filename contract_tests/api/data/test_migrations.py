@@ -165,7 +165,8 @@ def test_what_an_engine_does_not_take(
 @pytest.mark.parametrize(
     ("engine", "body", "pointer"),
     [
-        ("mariadb", {"source": {"kind": "connection"}}, "/source/kind"),
+        ("mysql", {"source": {"kind": "connection"}}, "/source/kind"),
+        ("mariadb", {"source": {"kind": "connection"}, "mode": "copy_and_sync"}, "/mode"),
         ("valkey", {"source": {"kind": "connection"}, "mode": "copy_and_sync"}, "/mode"),
     ],
 )

@@ -70,13 +70,17 @@ class MariaDBServer:
         program = [*_as_nobody(), _program("mariadbd"), "--no-defaults", *words, *SETTINGS]
         self.process = subprocess.Popen(program, cwd=self.folder)
         began = time.monotonic()
-        while True:
-            try:
-                return self.connect().close()
-            except pymysql.err.OperationalError:
-                assert self.process.poll() is None, (self.folder / "log.err").read_text()[-2000:]
-                assert time.monotonic() - began < READY_WITHIN_S
-                time.sleep(0.02)
+        while not self.answers():
+            assert self.process.poll() is None, (self.folder / "log.err").read_text()[-2000:]
+            assert time.monotonic() - began < READY_WITHIN_S
+            time.sleep(0.02)
+
+    def answers(self) -> bool:
+        try:
+            self.connect().close()
+        except pymysql.err.OperationalError:
+            return False
+        return True
 
     def kill(self) -> None:
         """Every session ends where it is."""
