@@ -53,7 +53,8 @@ def _of_databases(compared: Comparison) -> Findings:
         yield PreflightFinding("blocking", "no_database", told, "name another in the URI")
     elif facts.missing:
         told = f"the source has no database {wanted}, or its user has no rights on it"
-        yield PreflightFinding("blocking", "no_database", told, "name another in the URI")
+        remedy = "name another in the URI, or give the user rights on it"
+        yield PreflightFinding("blocking", "no_database", told, remedy)
     elif not facts.databases:
         told = "the user of the source sees no database but the server's own"
         yield PreflightFinding("blocking", "no_database", told, "name a user with rights on some")
@@ -111,25 +112,24 @@ def _of_tables(compared: Comparison) -> Findings:
         yield PreflightFinding(
             "warning",
             "not_transactional",
-            f"{len(others)} tables have engines without transactions, so that what is written to "
-            f"them meanwhile makes the copy differ: {_some(others)}",
+            f"tables with engines without transactions: {_some(others)}; what is written to them "
+            "meanwhile makes the copy differ",
             "stop writing to them during the copy, or give them the engine InnoDB",
         )
     if versioned := [each.shown for each in facts.rows if each.type == "SYSTEM VERSIONED"]:
         yield PreflightFinding(
             "warning",
             "history",
-            f"of {len(versioned)} system-versioned tables only the current rows are copied: "
-            f"{_some(versioned)}",
+            f"only the current rows of system-versioned tables are copied: {_some(versioned)}",
         )
     keyless = [
         each.shown for each in facts.rows if (each.database, each.name) not in facts.with_key
     ]
     if keyless:
-        told = f"{len(keyless)} tables have no primary key: {_some(keyless)}"
+        told = f"tables without a primary key: {_some(keyless)}"
         yield PreflightFinding("info", "tables_without_primary_key", told)
     for name in sorted(facts.collations):
-        if known_collation(name) not in supported.collations:
+        if _known(name) not in supported.collations:
             yield PreflightFinding(
                 "blocking",
                 "missing_collation",
@@ -137,6 +137,13 @@ def _of_tables(compared: Comparison) -> Findings:
                 "give another to the columns, tables and databases that have it",
                 name,
             )
+
+
+def _known(collation: str) -> str:
+    """As the instance names it. Older servers call utf8mb3 by its former name."""
+    if collation.startswith("utf8_"):
+        return collation.replace("utf8_", "utf8mb3_", 1)
+    return known_collation(collation)
 
 
 def _of_engine(table: MySQLTable, supported: Supported) -> Findings:
@@ -176,8 +183,7 @@ def _of_code(facts: MySQLFacts) -> Findings:
         yield PreflightFinding(
             "info",
             "events",
-            f"{len(events)} events come over as they are, and those that are enabled run in the "
-            f"instance from its next minute on: {_some(events)}",
+            f"events that are enabled run in the instance from its next minute on: {_some(events)}",
             "disable what must not run twice",
         )
 
@@ -237,4 +243,5 @@ def _sees_routines(facts: MySQLFacts, database: str) -> bool:
 
 def _some(names: Sequence[str]) -> str:
     shown = ", ".join(names[:NAMES_SHOWN])
-    return shown if len(names) <= NAMES_SHOWN else f"{shown} …"
+    more = len(names) - NAMES_SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown

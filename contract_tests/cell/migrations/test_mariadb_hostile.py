@@ -2,11 +2,16 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import socket
+import ssl
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pymysql import _auth
 
 from cell.migrations.conduit import Conduit
 from cell.migrations.errors import MigrationError
@@ -18,6 +23,7 @@ from contract_tests.cell.migrations import lying_proxy, mariadb_server
 from contract_tests.cell.migrations.lying_proxy import Answer, lying, packet
 from contract_tests.cell.migrations.mariadb_server import PASSWORD, MariaDBDatabase
 from contract_tests.cell.migrations.migration_calls import status_is
+from contract_tests.cell.migrations.source_server import write_certificates
 from contract_tests.cell.migrations.test_files import made
 from contract_tests.cell.migrations.test_mariadb_sources import migrate, unchanged
 from contract_tests.cell.rig import Rig
@@ -84,6 +90,7 @@ def test_a_hostile_source_changes_nothing(
 
 # What is asked at the login.
 
+LOCAL_FILES = 1 << 7
 SCRAMBLE = bytes(range(40, 60))
 NATIVE = b"mysql_native_password"
 
@@ -164,6 +171,79 @@ def test_what_a_server_says_at_a_login_is_told(questions: list[bytes], told: str
     said, _ = refusal(*questions)
     assert told in said
     assert said.isprintable()
+
+
+@contextlib.contextmanager
+def secured(plugin: bytes, answers: list[bytes], folder: Path) -> Iterator[Any]:
+    """A server with TLS that asks for that plugin, answers, and lets in at last."""
+    heard: list[bytes] = []
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "server.crt", folder / "server.key")
+
+    def read(connected: socket.socket) -> int:
+        head = connected.recv(4)
+        heard.append(connected.recv(int.from_bytes(head[:3], "little")))
+        return head[3] + 1
+
+    def serve() -> None:
+        connected, _ = listening.accept()
+        connected.sendall(packet(greeting(), 0))
+        read(connected)
+        with context.wrap_socket(connected, server_side=True) as tls:
+            asked = b"\xfe" + plugin + b"\0" + SCRAMBLE + b"\0"
+            tls.sendall(packet(asked, read(tls)))
+            number = read(tls)
+            for answer in answers:
+                tls.sendall(packet(answer, number))
+                number = number + 1 if answer == b"\x01\x03" else read(tls)
+            tls.sendall(packet(b"\0\0\0\2\0\0\0", number))
+            read(tls)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield SimpleNamespace(port=listening.getsockname()[1], heard=heard)
+        thread.join()
+
+
+PROOF = _auth.scramble_caching_sha2(PASSWORD.encode(), SCRAMBLE)
+IN_CLEAR = PASSWORD.encode() + b"\0"
+
+
+@pytest.mark.parametrize(
+    ("plugin", "answers", "expected"),
+    [
+        (b"caching_sha2_password", [b"\x01\x03"], [PROOF]),
+        (b"caching_sha2_password", [b"\x01\x04"], [PROOF, IN_CLEAR]),
+        (b"mysql_clear_password", [], [IN_CLEAR]),
+        (
+            b"mysql_native_password",
+            [],
+            [_auth.scramble_native_password(PASSWORD.encode(), SCRAMBLE)],
+        ),
+    ],
+)
+def test_where_tls_is_verified_it_logs_in(
+    plugin: bytes, answers: list[bytes], expected: list[bytes], tmp_path: Path
+) -> None:
+    """The proofs are those of another client."""
+    ca_pem = write_certificates(tmp_path)
+
+    async def tried(port: int) -> None:
+        source = SourceUri("127.0.0.1", port, "u", PASSWORD, "d", "verify", ca_pem, "mysql")
+        async with session.opened(Conduit(source, ("127.0.0.0/8",)), 2.0):
+            pass
+
+    ended = pytest.raises(MigrationError, match="ended the connection")
+    with secured(plugin, answers, tmp_path) as server, ended:
+        asyncio.run(tried(server.port))
+    request, login, *said, query = server.heard
+    assert len(request) == wire.SSL_REQUEST_BYTES
+    parsed = wire.parse_response(login)
+    assert (parsed.username, parsed.database) == (b"u", None)
+    assert not parsed.capabilities & LOCAL_FILES
+    assert said == expected
+    assert query == b"\x03SET NAMES utf8mb4"
 
 
 FIRST = {

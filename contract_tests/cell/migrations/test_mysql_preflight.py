@@ -1,0 +1,104 @@
+"""What is found of sources that no machine of ours has: MySQL, old and new servers, odd engines."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from cell.engines.mysql.examination import Supported
+from cell.instances.hosted import HostedInstance
+from cell.migrations.mysql import preflight
+from cell.migrations.mysql.facts import MySQLFacts, MySQLObject, MySQLTable
+from cell.migrations.mysql.grants import Grants
+from cell.migrations.mysql.preflight import Comparison
+
+SUPPORTED = Supported(
+    "10.11.18-MariaDB",
+    frozenset({"innodb", "aria", "myisam", "memory"}),
+    frozenset({"utf8mb4_bin", "utf8mb4_uca1400_ai_ci", "utf8mb3_general_ci", "latin1_swedish_ci"}),
+)
+ALL = Grants(["GRANT ALL PRIVILEGES ON *.* TO `u`@`%`"])
+
+
+def found(database: str = "shop", storage_bytes: int = 10**9, **facts: Any) -> dict[str, str]:
+    """The severities of the findings, by their codes."""
+    known: dict[str, Any] = {
+        "version": "8.0.36",
+        "is_mariadb": False,
+        "folds_names": False,
+        "databases": ("shop",),
+        "missing": False,
+        "tables": (table("InnoDB"),),
+        "with_key": frozenset({("shop", "t")}),
+        "collations": frozenset[str](),
+        "code": (),
+        "grants": ALL,
+    }
+    size = SimpleNamespace(storage_bytes=storage_bytes)
+    record = SimpleNamespace(spec=SimpleNamespace(size=size))
+    instance = cast("HostedInstance", SimpleNamespace(record=record))
+    given = MySQLFacts(**{**known, **facts})
+    made = preflight.report(Comparison(given, SUPPORTED, instance, database))
+    return {each.code: each.severity for each in made.findings}
+
+
+def table(engine: str, rows: int = 3, size_bytes: int = 100) -> MySQLTable:
+    return MySQLTable("shop", "t", "BASE TABLE", engine, rows, size_bytes)
+
+
+USUAL = {"databases": "info", "mysql": "info"}
+
+
+def test_a_source_without_peculiarities_has_no_findings() -> None:
+    assert found() == USUAL
+    assert found(version="10.6.12-MariaDB", is_mariadb=True) == {"databases": "info"}
+
+
+@pytest.mark.parametrize(
+    ("facts", "finding"),
+    [
+        ({"version": "5.1.73"}, {"older_version": "blocking"}),
+        ({"version": "nonsense"}, {"older_version": "blocking"}),
+        ({"folds_names": True}, {"names_by_case": "warning"}),
+        ({"tables": ()}, {"empty": "warning"}),
+        ({"tables": (table("FEDERATED"),)}, {"rows_elsewhere": "blocking"}),
+        ({"tables": (table("ROCKSDB"),)}, {"missing_engine": "warning"}),
+        ({"tables": (table("MyISAM"),)}, {"not_transactional": "warning"}),
+        ({"tables": (table("MEMORY", rows=0),)}, {"not_transactional": "warning"}),
+        ({"tables": (table("InnoDB", size_bytes=2**63),)}, {"too_large": "blocking"}),
+        ({"with_key": frozenset()}, {"tables_without_primary_key": "info"}),
+        ({"collations": frozenset({"utf8mb4_0900_ai_ci", "utf8mb4_0900_bin"})}, {}),
+        ({"collations": frozenset({"utf8_general_ci", "latin1_swedish_ci"})}, {}),
+        ({"collations": frozenset({"gb18030_chinese_ci"})}, {"missing_collation": "blocking"}),
+        ({"collations": frozenset({"utf8mb4_ja_0900_as_cs"})}, {"missing_collation": "blocking"}),
+        ({"grants": Grants([])}, {"missing_right": "blocking", "routines_not_seen": "warning"}),
+        (
+            {"code": (MySQLObject("routine", "shop", "p", "root@localhost", is_hidden=True),)},
+            {"definers": "info", "missing_right": "blocking"},
+        ),
+        (
+            {"code": (MySQLObject("event", "shop", "e", "root@localhost", is_hidden=False),)},
+            {"definers": "info", "events": "info"},
+        ),
+    ],
+)
+def test_what_differs_is_found(facts: dict[str, Any], finding: dict[str, str]) -> None:
+    assert found(**facts) == {**USUAL, **finding}
+
+
+def test_a_newer_mariadb_is_warned_of() -> None:
+    newer = found(version="11.8.2-MariaDB", is_mariadb=True)
+    assert newer == {"databases": "info", "newer_version": "warning"}
+
+
+@pytest.mark.parametrize(
+    ("database", "facts"),
+    [
+        ("mysql", {"databases": ()}),
+        ("Performance_Schema", {"databases": ()}),
+        ("absent", {"databases": (), "missing": True}),
+        ("", {"databases": ()}),
+    ],
+)
+def test_without_a_database_there_is_nothing_to_copy(database: str, facts: dict[str, Any]) -> None:
+    assert found(database, **facts)["no_database"] == "blocking"
