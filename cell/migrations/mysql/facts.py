@@ -4,8 +4,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cell.migrations.errors import MigrationError
 from cell.migrations.mysql.grants import Grants
 from cell.migrations.mysql.session import (
+    UNREADABLE,
     QueryRefusedError,
     Row,
     SourceSession,
@@ -142,6 +144,9 @@ async def gather(session: SourceSession) -> MySQLFacts:
 async def databases(session: SourceSession) -> tuple[str, ...]:
     """Those of users."""
     names = [str(each[0]) for each in await session.rows("SHOW DATABASES")]
+    if any("\0" in each for each in names):
+        # No server has such a name, and no tool can be told it.
+        raise MigrationError(UNREADABLE)
     return tuple(sorted(each for each in names if each.lower() not in SYSTEMS))
 
 

@@ -18,6 +18,7 @@ from gateway.protocols.mysql_wire import MySqlWireError, Packet
 ANSWER_BYTES_MAX = 64 * 2**20
 PACKET_BYTES_MAX = 1 << 20
 ROWS_MAX = 200_000
+ASKED_BYTES_MAX = 8 * 2**20
 # So many packets are read before anything else has a turn.
 PACKETS_AT_ONCE = 500
 # Of what 64 bits hold.
@@ -121,6 +122,9 @@ class SourceSession:
 
     def send(self, payload: bytes, sequence: int) -> None:
         """A question may have thousands of columns, and is longer than what a login has."""
+        if len(payload) > ASKED_BYTES_MAX:
+            # Only a source that lies has so many names.
+            raise MigrationError(UNREADABLE)
         self.writer.write(len(payload).to_bytes(3, "little") + bytes((sequence & 0xFF,)) + payload)
 
     async def packet(self, silence_s: float) -> Packet:

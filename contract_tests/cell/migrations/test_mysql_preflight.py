@@ -1,5 +1,7 @@
 """What is found of sources that no machine of ours has: MySQL, old and new servers, odd engines."""
 
+import asyncio
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -7,10 +9,12 @@ import pytest
 
 from cell.engines.mysql.examination import Supported
 from cell.instances.hosted import HostedInstance
+from cell.migrations.errors import MigrationError
 from cell.migrations.mysql import preflight
-from cell.migrations.mysql.facts import MySQLFacts, MySQLObject, MySQLTable
+from cell.migrations.mysql.facts import MySQLFacts, MySQLObject, MySQLTable, databases
 from cell.migrations.mysql.grants import Grants
 from cell.migrations.mysql.preflight import Comparison
+from cell.migrations.mysql.session import SourceSession
 
 SUPPORTED = Supported(
     "10.11.18-MariaDB",
@@ -89,6 +93,25 @@ def test_what_differs_is_found(facts: dict[str, Any], finding: dict[str, str]) -
 def test_a_newer_mariadb_is_warned_of() -> None:
     newer = found(version="11.8.2-MariaDB", is_mariadb=True)
     assert newer == {"databases": "info", "newer_version": "warning"}
+
+
+@pytest.mark.parametrize("name", ["a\0b", "x" * 10_000_000])
+def test_names_that_no_server_has_are_refused(name: str) -> None:
+    """Of an argument they would be a mistake of the cell's, and of a packet."""
+
+    async def asked() -> None:
+        given = (cast("Any", None), cast("Any", None), cast("Any", None), "8.0.36", 1.0)
+        source = SourceSession(*given)
+        source.rows = partial(_rows, source, name)  # type: ignore[method-assign]
+        for each in await databases(source):
+            source.send(each.encode(), 0)
+
+    with pytest.raises(MigrationError, match="cannot be read"):
+        asyncio.run(asked())
+
+
+async def _rows(_: SourceSession, name: str, __: str) -> list[tuple[str | None, ...]]:
+    return [(name,)]
 
 
 @pytest.mark.parametrize(
