@@ -1,12 +1,12 @@
 """What every engine's driver can do. The contract suite holds each of them to it."""
 
-import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Protocol, Self, runtime_checkable
+from typing import Protocol, runtime_checkable
 
+from cell.engines.contents import Contents
 from cell.engines.wal_sources import WalNeed
 from cell.layout import Site
 from cell.runtime.engine_files import EnginePath
@@ -89,25 +89,6 @@ class Snapshot:
     size_bytes: int
     sha256: str
     wal: WalNeed | None = None
-
-
-@dataclass(frozen=True)
-class Contents:
-    """What an engine found in its data: a digest of it, extensions in use, tables and rows."""
-
-    digest: str
-    extensions: tuple[str, ...] = ()
-    tables: int = 0
-    rows: int | None = None
-
-    @classmethod
-    def of(
-        cls, counted: Iterable[object], extensions: Iterable[str] = (), rows: int | None = None
-    ) -> Self:
-        """`counted`: all there is, each with how much of it, in any order."""
-        lines = sorted(map(repr, counted))
-        digest = hashlib.sha256("\n".join(lines).encode(errors="backslashreplace"))
-        return cls(digest.hexdigest(), tuple(sorted(set(extensions))), len(lines), rows)
 
 
 class Driver(Protocol):

@@ -15,8 +15,8 @@ import httpx
 import orjson
 
 from cell.engines import leftover_files
+from cell.engines.contents import Contents
 from cell.engines.driver import (
-    Contents,
     EngineError,
     EngineRefusal,
     Health,

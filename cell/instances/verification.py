@@ -12,13 +12,15 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import structlog
 from ulid import ULID
 
 from cell.backups.manifest import Manifest, Verification
 from cell.backups.repository import Repository
-from cell.engines.driver import ChecksFiles, Contents, EngineError, Login
+from cell.engines.contents import Contents
+from cell.engines.driver import ChecksFiles, EngineError, Login
 from cell.engines.packed_snapshots import archive_of
 from cell.instances import bounds, starting
 from cell.instances.beginnings import UNPACKED
@@ -41,6 +43,7 @@ PREFIX = "inst_verify_"
 NOTICE_CHARACTERS = 500
 VERIFIED = "verified"
 FILLED = "filled"
+T = TypeVar("T")
 
 
 class ScratchInstance(HostedInstance):
@@ -166,6 +169,28 @@ class Verifier:
             with budget.limit(scratch.ceiling_bytes):
                 await scratch.driver.snapshot(scratch.site, None, scratch.login, target)
             return contents
+
+    async def condensed(
+        self,
+        source: HostedInstance,
+        folder: Path,
+        look: Callable[[ScratchInstance], Awaitable[T]],
+        target: Path,
+    ) -> T:
+        """What `look` says of an engine that has read `folder`; what it holds then is in `target`.
+
+        EngineError where it does not read all of it.
+        """
+        async with self._tried(source, FILLED, self._settings.upgrade_timeout_s) as scratch:
+            with budget.limit(scratch.ceiling_bytes):
+                await scratch.driver.restore(scratch.site, folder)
+            await self._begin(scratch)
+            if scratch.notice is not None:
+                raise EngineError(scratch.notice)
+            seen = await look(scratch)
+            with budget.limit(scratch.ceiling_bytes):
+                await scratch.driver.snapshot(scratch.site, scratch.process, scratch.login, target)
+            return seen
 
     @contextlib.asynccontextmanager
     async def _tried(

@@ -190,7 +190,5 @@ def _check(instance: HostedInstance, made: Migration) -> None:
         raise Conflict(f"{instance.driver.engine} takes no {made.format}; {TAKEN}")
     if made.kind == "connection" and instance.driver.protocol not in PROTOCOLS:
         raise Conflict(f"{instance.driver.engine} takes files only; {TAKEN}")
-    if made.mode == "copy_and_sync" and instance.driver.engine != "postgres":
-        raise Conflict(f"{instance.driver.engine} follows no source; use the mode copy")
     if made.mode == "copy_and_sync" and made.kind == "upload":
         raise Conflict("a file has no changes to sync; use the mode copy")

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from cell.engines.driver import BeginsWithFile, Contents, EngineError
+from cell.engines.contents import Contents
+from cell.engines.driver import BeginsWithFile, EngineError
 from cell.instances.reasons import for_owner
 from cell.instances.restores import Restores
 from cell.instances.verification import Verifier
@@ -75,12 +76,17 @@ class FileMigration:
             holds = await self._holds()
         elif not is_again:
             raise MigrationError("data was written into the instance meanwhile; it was left as is")
-        if self._found is not None and holds.digest != self._found.digest and not is_again:
-            raise MigrationError("the instance does not have what the file has")
+        if not is_again:
+            self._compare(holds)
         self._verified(holds)
         self._passed(holds)
         record.made.pop("swap", None)
         self.work.save()
+
+    def _compare(self, holds: Contents) -> None:
+        """With what was tried; raises MigrationError."""
+        if self._found is not None and holds.lasting != self._found.lasting:
+            raise MigrationError("the instance does not have what the file has")
 
     def _verified(self, holds: Contents) -> None:
         self.work.record.verification = verification(holds.tables, holds.rows or 0, [])

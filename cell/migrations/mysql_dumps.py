@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from cell.engines.driver import Contents, EngineError
+from cell.engines.contents import Contents
+from cell.engines.driver import EngineError
 from cell.engines.mysql.driver import MariaDB
 from cell.instances.verification import ScratchInstance
 from cell.migrations import spool

@@ -78,7 +78,9 @@ class Difference:
     target: str
 
 
-def verification(tables: int, rows: int, differences: Iterable[Difference]) -> dict[str, Any]:
+def verification(
+    tables: int, rows: int, differences: Iterable[Difference], notes: Iterable[str] = ()
+) -> dict[str, Any]:
     return {
         "verified_at": moment(time.time()),
         "tables_compared": tables,
@@ -91,6 +93,7 @@ def verification(tables: int, rows: int, differences: Iterable[Difference]) -> d
             }
             for each in list(differences)[:FINDINGS_MAX]
         ],
+        "notes": [bounded(each) for each in notes],
     }
 
 

@@ -30,7 +30,8 @@ from cell.migrations.postgres.migration import ConnectionMigration, UploadMigrat
 from cell.migrations.postgres.sync import SyncMigration
 from cell.migrations.postgres.target import PostgresTarget
 from cell.migrations.record import Migration, MigrationRecords, Status
-from cell.migrations.redis_sources import RedisCopyMigration
+from cell.migrations.redis.copying import RedisCopyMigration
+from cell.migrations.redis.sync import RedisSyncMigration
 from cell.migrations.report import PreflightReport, bounded
 from cell.migrations.source_uri import SourceUri
 from cell.migrations.work import MigrationWork
@@ -52,6 +53,7 @@ ENGINES_MAX = 20
 FOLLOWS = ("syncing", "cutting_over", "verifying")
 FULL = "the storage of the instance was full; choose more storage or a larger size (resize)"
 FAILURES = (MigrationError, ConfinedToolError, EngineError, OSError, Unavailable)
+Following = SyncMigration | RedisSyncMigration
 Engine = UploadMigration | ConnectionMigration | SyncMigration | FileMigration
 
 
@@ -179,6 +181,14 @@ class MigrationRuns:
 
     async def _run(self, instance: HostedInstance, record: Migration) -> None:
         engine = await self._engine(instance, record)
+        try:
+            await self._run_with(engine, instance, record)
+        finally:
+            if isinstance(engine, RedisSyncMigration):
+                await engine.close()
+        await self._end(instance, record, "completed")
+
+    async def _run_with(self, engine: Engine, instance: HostedInstance, record: Migration) -> None:
         if record.status == "preflight":
             report = await self._preflight(instance, engine)
             record.preflight = report.told()
@@ -186,18 +196,16 @@ class MigrationRuns:
             if blocking := report.blocking:
                 raise MigrationError(blocking[0].message)
             if record.dry_run:
-                await self._end(instance, record, "completed")
                 return
             engine.work.enter("copying")
         if "swap" not in record.made:
-            if record.status == "copying" or not isinstance(engine, SyncMigration):
+            if record.status == "copying" or not isinstance(engine, Following):
                 engine.work.enter("copying")
                 async with self._place(instance):
                     await engine.copy()
-            if isinstance(engine, SyncMigration):
+            if isinstance(engine, Following):
                 await self._sync(engine, record)
         await engine.swap()
-        await self._end(instance, record, "completed")
 
     async def _preflight(self, instance: HostedInstance, engine: Engine) -> PreflightReport:
         within_s = self._settings.migration_silence_s
@@ -214,7 +222,7 @@ class MigrationRuns:
                     "a lock may be held there"
                 ) from error
 
-    async def _sync(self, engine: SyncMigration, record: Migration) -> None:
+    async def _sync(self, engine: Following, record: Migration) -> None:
         wants_cutover = self._runs[record.migration_id].wants_cutover
         if record.status in ("cutting_over", "verifying"):
             wants_cutover.set()
@@ -307,7 +315,8 @@ class MigrationRuns:
         given = (work, self._verifier, self._restores)
         if isinstance(driver, MariaDB):
             return MySQLCopyMigration(*given, driver, self._supervisor.host, conduit)
-        return RedisCopyMigration(*given, driver, conduit)
+        kind = RedisSyncMigration if work.record.mode == "copy_and_sync" else RedisCopyMigration
+        return kind(*given, driver, conduit)
 
     def _source(self, record: Migration) -> SourceUri:
         uri = self._records.source(record)

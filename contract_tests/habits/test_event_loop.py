@@ -40,7 +40,8 @@ TURNS = {
     "cell.migrations.conduit.greeting": "ends after so many bytes",
     "cell.migrations.mysql.lent_session._packet": "who asks for one sleeps after it",
     "cell.migrations.postgres.psql._until": "sleeps after so many lines",
-    "cell.migrations.redis_sources.line": "who asks for few, and sleeps after an empty one",
+    "cell.migrations.redis.source.line": "who asks for few, and sleeps after an empty one",
+    "cell.migrations.redis.source.value": "sleeps after so many",
 }
 CELL = [path for path in FILES if path.relative_to(ROOT).parts[0] == "cell"]
 Function = ast.FunctionDef | ast.AsyncFunctionDef

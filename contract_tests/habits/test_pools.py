@@ -25,6 +25,7 @@ TOLD = {
         *("migrations that copy", "files of migrations being tried"),
         "objects being copied to the second store",
     ),
+    "cell/migrations/redis/follower.py": ("what a Redis sends that is followed",),
     "cell/migrations/sources.py": ("parts of files that are sent for migrations",),
     "cell/instances/wal_archives.py": ("segments of WAL being put into the store",),
     "cell/instances/queues.py": ("requests to the queues of an instance",),

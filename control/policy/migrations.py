@@ -32,7 +32,7 @@ _POSTGRES: Final = MigrationTarget(
 )
 _MYSQL: Final = MigrationTarget(("mysql_dump",), connects=False)
 _MARIADB: Final = MigrationTarget(("mysql_dump",))
-_RESP: Final = MigrationTarget(("rdb",))
+_RESP: Final = MigrationTarget(("rdb",), syncs=True)
 TARGETS: Final[Mapping[str, MigrationTarget]] = MappingProxyType(
     {
         "postgres": _POSTGRES,

@@ -10,15 +10,8 @@ from typing import Any
 from urllib.parse import quote
 
 from cell.engines import leftover_files
-from cell.engines.driver import (
-    Contents,
-    EngineError,
-    Health,
-    Login,
-    Metrics,
-    Snapshot,
-    measured,
-)
+from cell.engines.contents import Contents
+from cell.engines.driver import EngineError, Health, Login, Metrics, Snapshot, measured
 from cell.engines.mysql import (
     accounts,
     administrator,

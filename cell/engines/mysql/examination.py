@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cell.engines.driver import Contents, EngineError, Login
+from cell.engines.contents import Contents
+from cell.engines.driver import EngineError, Login
 from cell.engines.mysql.client import FAILURES, MySQLRefusedError, session
 from cell.runtime import budget
 from cell.runtime.engine_files import EnginePath

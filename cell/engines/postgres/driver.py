@@ -12,16 +12,8 @@ from urllib.parse import quote
 
 import psycopg
 
-from cell.engines.driver import (
-    Contents,
-    EngineError,
-    Health,
-    Login,
-    Metrics,
-    Room,
-    Snapshot,
-    measured,
-)
+from cell.engines.contents import Contents
+from cell.engines.driver import EngineError, Health, Login, Metrics, Room, Snapshot, measured
 from cell.engines.postgres import (
     archive,
     autovacuum,

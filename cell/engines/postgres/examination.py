@@ -8,7 +8,8 @@ functions of the server's.
 
 import psycopg
 
-from cell.engines.driver import Contents, EngineError, Login
+from cell.engines.contents import Contents
+from cell.engines.driver import EngineError, Login
 from cell.engines.postgres import connections, data_folder, roles, searches
 from cell.engines.postgres.connections import NotRunningError, PostgresHeldUpError
 from cell.engines.postgres.installation import Installation, Installations

@@ -1,7 +1,7 @@
 """What a server is told: its configuration file, its users and what each of them may do."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from cell.engines.driver import Login
@@ -17,6 +17,10 @@ ADMINISTRATOR = "menagerie"
 LOG_DIRECTORY = "appendonlydir"
 LOG = "appendonly.aof"
 DUMP = "dump.rdb"
+# Beside a log that is not a server's of ours, and one that goes on elsewhere.
+UNTRUSTED, CONTINUED = f"{LOG}.untrusted", f"{LOG}.continued"
+# Nothing listens at port 0.
+NOBODY = "127.0.0.1 0"
 TIMESTAMPS = ("aof-timestamp-enabled", "yes")
 
 # The rest is for the copy-on-write of a rewrite, scripts, fragmentation and one command's answer.
@@ -90,8 +94,13 @@ class RespLimits:
         ]
 
 
-def configuration(view: EngineFolders, limits: RespLimits, *, untrusted: bool = False) -> str:
-    """The file's content. Data that is untrusted is checked all through while it is read."""
+def configuration(
+    view: EngineFolders, limits: RespLimits, marks: Collection[str] = frozenset()
+) -> str:
+    """The file's content. Data that is UNTRUSTED is checked all through while it is read.
+
+    Of data that is CONTINUED elsewhere nothing expires here, as in a replica.
+    """
     settings = [
         ("port", "0"),
         ("unixsocket", _quoted(view.run / SOCKET)),
@@ -122,13 +131,14 @@ def configuration(view: EngineFolders, limits: RespLimits, *, untrusted: bool = 
         # A database does not forget what it was given.
         ("maxmemory-policy", "noeviction"),
         ("maxmemory-clients", CLIENTS_SHARE),
-        ("sanitize-dump-payload", "yes" if untrusted else "clients"),
+        ("sanitize-dump-payload", "yes" if UNTRUSTED in marks else "clients"),
         ("busy-reply-threshold", str(SCRIPT_MS)),
         # Not even the administrator's password opens these.
         ("enable-protected-configs", "no"),
         ("enable-debug-command", "no"),
         ("enable-module-command", "no"),
         *limits.settings(),
+        *([("replicaof", NOBODY)] if CONTINUED in marks else []),
     ]
     return "".join(f"{name} {value}\n" for name, value in settings)
 

@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
+from cell.engines.contents import Contents
 from cell.engines.driver import (
-    Contents,
     EngineError,
     EngineRefusal,
     Health,
@@ -22,7 +22,7 @@ from cell.engines.driver import (
     Snapshot,
     measured,
 )
-from cell.engines.resp import administrator, append_only, dumping, files, functions
+from cell.engines.resp import administrator, append_only, dumping, files, functions, keyspace
 from cell.engines.resp.configuration import (
     ADMINISTRATOR,
     ADMINISTRATOR_RULES,
@@ -97,8 +97,8 @@ class RespFamily:
     async def start(self, site: Site, spec: Spec) -> Process:
         server = self._server(spec.engine_version)
         view = self._host.view(site)
-        untrusted = await asyncio.to_thread(files.is_untrusted, site.data)
-        content = configuration(view, RespLimits.of(spec.size), untrusted=untrusted)
+        marks = await asyncio.to_thread(files.marks, site.data)
+        content = configuration(view, RespLimits.of(spec.size), marks)
         self._write(site, CONFIGURATION, content)
         await asyncio.to_thread(engine_files.remove, site.socket)
         self._writers.started(site)
@@ -272,12 +272,9 @@ class RespFamily:
         """All keys are in its memory by now, their checksums compared; there is one more look."""
         try:
             async with self._connected(site) as connection:
-                found = await connection.info("keyspace")
+                return keyspace.contents(await connection.info("keyspace"))
         except (OSError, RefusalError) as error:
             raise EngineError(f"its keys cannot be counted: {error}") from error
-        counted = {name: told.split(",")[0] for name, told in found.items()}
-        rows = sum(int(each.removeprefix("keys=")) for each in counted.values())
-        return Contents.of(counted.items(), rows=rows)
 
     async def erase(self, site: Site) -> None:
         self._storage_use.forget(site)

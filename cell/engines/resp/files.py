@@ -9,12 +9,12 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from cell.engines.driver import EngineError, Snapshot
-from cell.engines.resp.configuration import DUMP, LOG, LOG_DIRECTORY
+from cell.engines.resp.configuration import CONTINUED, DUMP, LOG, LOG_DIRECTORY, UNTRUSTED
 from cell.engines.wal_sources import WalNeed
 from cell.layout import Site
 from cell.runtime import budget, engine_files
@@ -22,8 +22,6 @@ from cell.runtime.engine_files import EnginePath
 from cell.runtime.host import Host
 
 MANIFEST = f"{LOG}.manifest"
-# Beside a log that is not a server's of ours.
-UNTRUSTED = f"{LOG}.untrusted"
 READ_BYTES = 1 << 20
 # What a dump begins with: Valkey's own, since its version 9, has a longer name.
 _DUMP = re.compile(rb"(?:REDIS|VALKEY)(\d{3,4})")
@@ -58,8 +56,28 @@ def take_dump(file: Path, folder: Path, *, trusted: bool) -> None:
         (folder / UNTRUSTED).touch(mode=0o600)
 
 
-def is_untrusted(data: EnginePath) -> bool:
-    return engine_files.find(data / LOG_DIRECTORY / UNTRUSTED) is not None
+def take_log(
+    base: Path, logs: Sequence[Path], folder: Path, *, trusted: bool, continued: bool
+) -> None:
+    """The same with the commands since, in order. All stay where they are, on the same disk."""
+    folder.mkdir(mode=0o700)
+    os.link(base, folder / f"{LOG}.1.base.rdb")
+    for number, path in enumerate(logs, 1):
+        os.link(path, folder / f"{LOG}.{number}.incr.aof")
+    lines = [f"file {LOG}.1.base.rdb seq 1 type b"]
+    lines += [
+        f"file {LOG}.{number}.incr.aof seq {number} type i" for number, _ in enumerate(logs, 1)
+    ]
+    (folder / MANIFEST).write_text("".join(f"{line}\n" for line in lines))
+    for mark, is_set in ((UNTRUSTED, not trusted), (CONTINUED, continued)):
+        if is_set:
+            (folder / mark).touch(mode=0o600)
+
+
+def marks(data: EnginePath) -> frozenset[str]:
+    """Which of UNTRUSTED and CONTINUED there are."""
+    names = frozenset(engine_files.names(data / LOG_DIRECTORY))
+    return names & {UNTRUSTED, CONTINUED}
 
 
 def copy_log(data: EnginePath, target: Path) -> Snapshot:

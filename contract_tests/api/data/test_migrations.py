@@ -167,7 +167,7 @@ def test_what_an_engine_does_not_take(
     [
         ("mysql", {"source": {"kind": "connection"}}, "/source/kind"),
         ("mariadb", {"source": {"kind": "connection"}, "mode": "copy_and_sync"}, "/mode"),
-        ("valkey", {"source": {"kind": "connection"}, "mode": "copy_and_sync"}, "/mode"),
+        ("valkey", {"source": {"kind": "upload"}, "mode": "copy_and_sync"}, "/mode"),
     ],
 )
 def test_what_no_cell_does_is_refused_before_a_source_is_asked_for(

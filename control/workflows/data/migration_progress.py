@@ -64,6 +64,7 @@ def _kept(told: Answer, at: datetime) -> Answer:
             "tables_compared": found["tables_compared"],
             "rows_compared": found["rows_compared"],
             "differences": differences,
+            "notes": list(found.get("notes", ())),
         }
     return said
 

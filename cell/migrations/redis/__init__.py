@@ -1,0 +1,1 @@
+"""Running servers of Redis and Valkey as sources: copied, and followed until the cutover."""
