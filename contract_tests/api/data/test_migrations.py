@@ -107,6 +107,7 @@ def test_what_the_cell_says_is_shown(house: House, tenant: Tenant, target: str) 
     shown = get(house, tenant, target, migration_id)
     assert (shown["status"], shown["status_reason"]) == ("completed", None)
     assert shown["verification"]["rows_compared"] == 7
+    assert shown["verification"]["notes"] == ["the contents of 5 keys were compared"]
     assert shown["completed_at"] is not None
 
 

@@ -31,7 +31,7 @@ SIZE = {
 }
 
 
-@pytest.fixture(scope="module", params=["redis", "valkey"])
+@pytest.fixture(scope="module", params=["redis", pytest.param("valkey", marks=pytest.mark.nightly)])
 def engine(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -205,6 +205,7 @@ def test_a_connection_that_breaks_off(migrating: Rig, target_id: str, source: Re
     assert_equal(migrating, target_id, source)
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_a_source_that_starts_anew(migrating: Rig, target_id: str, source: RedisServer) -> None:
     with writing(source) as ended:
@@ -254,6 +255,7 @@ def test_a_cancel_leaves_nothing(migrating: Rig, target_id: str, source: RedisSe
                 )
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_a_long_log_is_condensed(migrating: Rig, target_id: str, source: RedisServer) -> None:
     """Many times what the instance has room for comes, and little of it stays."""
