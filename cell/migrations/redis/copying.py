@@ -91,7 +91,7 @@ class Fetching:
                 file.truncate(came - MARK_BYTES)
                 came -= MARK_BYTES
                 break
-        self._work.record.total_bytes = progress.bytes_total = came
+        self._work.record.total_bytes = progress.bytes_total = progress.bytes_done = came
         return came
 
 
@@ -132,8 +132,8 @@ class RedisCopyMigration(NativeFileMigration):
                     return [PreflightFinding("info", "no_info", told)]
                 told = f"the changes of the source cannot be followed: {error}"
                 return [PreflightFinding("blocking", "no_info", told, "give the user +info")]
-        size = self.work.instance.record.spec.size
-        return list(facts.findings(found, size, syncs=self.syncs))
+        spec = self.work.instance.record.spec
+        return list(facts.findings(found, spec, syncs=self.syncs))
 
     async def _fetch(self) -> None:
         """Into the file that others are sent. Raises MigrationError."""

@@ -11,7 +11,7 @@ from cell.engines.resp.configuration import RespLimits
 from cell.engines.resp.keyspace import KeyCounts
 from cell.migrations.redis.stream import DATABASES
 from cell.migrations.report import PreflightFinding, bounded
-from cell.specification import Size
+from cell.specification import Size, Spec
 
 NEARLY_FULL: Final = 0.8
 CLOCKS_S: Final = 2.0
@@ -19,6 +19,7 @@ BACKLOG_BYTES: Final = 16 * 2**20
 # Older ones have replicas run scripts, unless they are told otherwise.
 SCRIPTS_SINCE: Final = 5
 NAMES_MAX: Final = 20
+_SERIES: Final = re.compile(r"(\d{1,3})\.(\d{1,3})", re.ASCII)
 _MODULE: Final = re.compile(r"name=([\w.-]{1,40})")
 
 
@@ -59,14 +60,29 @@ class RedisFacts:
         )
         return bounded(f"{name} {told or 'of an unknown version'}")[:60]
 
+    def is_newer(self, engine: str, version: str) -> bool:
+        """Than a server of the same kind; those of the other count otherwise."""
+        kind = "valkey" if "valkey_version" in self.said else "redis"
+        told = _SERIES.match(self.said.get(f"{kind}_version", ""))
+        other = _SERIES.match(version)
+        if kind != engine or told is None or other is None:
+            return False
+        return tuple(map(int, told.groups())) > tuple(map(int, other.groups()))
+
     @property
     def major(self) -> int | None:
         told = self.said.get("redis_version", "").partition(".")[0]
         return int(told) if told.isdigit() and len(told) < 4 else None  # noqa: PLR2004
 
 
-def findings(facts: RedisFacts, size: Size, *, syncs: bool) -> Iterator[PreflightFinding]:
+def findings(facts: RedisFacts, spec: Spec, *, syncs: bool) -> Iterator[PreflightFinding]:
+    """Of an instance that is to be as the `spec` says."""
+    size = spec.size
     yield PreflightFinding("info", "version", f"the source is {facts.version}")
+    if facts.is_newer(spec.engine, spec.engine_version):
+        told = f"the source is newer than the instance, {spec.engine} {spec.engine_version}"
+        remedy = "commands and kinds of values that are new there end the migration: upgrade before"
+        yield PreflightFinding("warning", "newer", told, remedy)
     yield from _state(facts)
     yield from _room(facts, size)
     yield from _content(facts)

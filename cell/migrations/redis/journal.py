@@ -94,6 +94,8 @@ class Journal:
     def begin(self, replid: str, offset: int) -> None:
         """With the copy that was fetched, in place of all there was."""
         number = 1 if self.position is None else self.position.last + 1
+        with self.fetched.open("rb") as file:
+            os.fsync(file.fileno())
         self.fetched.replace(self.base(number))
         self._begin_log(Position(replid, offset, number, number, number, 0, offset), b"")
 
@@ -141,14 +143,11 @@ class Journal:
         number = str(at.database).encode()
         head = b"*2\r\n$6\r\nSELECT\r\n$%d\r\n%s\r\n" % (len(number), number)
         begun = replace(at, last=at.last + 1, head_bytes=len(head), begins_at=at.offset)
-        last = self.log(at.last)
-        moved = os.open(last, os.O_RDWR | os.O_NOFOLLOW)
+        moved = os.open(self.log(at.last), os.O_RDWR | os.O_NOFOLLOW)
         try:
             self._begin_log(begun, head, moved, at.log_bytes)
-            os.ftruncate(moved, at.log_bytes)
         finally:
             os.close(moved)
-        self._count()
 
     def condensed(self, base: Path, last: int) -> None:
         """The copy `base` has all of the former one and of the logs up to the number `last`."""
@@ -165,14 +164,21 @@ class Journal:
     def _begin_log(
         self, position: Position, head: bytes, moved: int | None = None, begins_at: int = 0
     ) -> None:
-        """With what the file `moved` has from there on."""
+        """With what the file `moved` has from there on, and then has no more.
+
+        What is lost of that where it is broken off comes again: it is after the position.
+        """
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
         descriptor = os.open(self.log(position.last), flags, 0o600)
         try:
             os.write(descriptor, head)
-            while moved is not None and (piece := os.pread(moved, PIECE_BYTES, begins_at)):
-                begins_at += os.write(descriptor, piece)
+            at = begins_at
+            while moved is not None and (piece := os.pread(moved, PIECE_BYTES, at)):
+                at += os.write(descriptor, piece)
             os.fsync(descriptor)
+            if moved is not None:
+                os.ftruncate(moved, begins_at)
+                os.fsync(moved)
         except BaseException:
             os.close(descriptor)
             raise

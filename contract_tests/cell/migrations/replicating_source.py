@@ -19,7 +19,10 @@ def command(*words: str | bytes) -> bytes:
 
 @dataclass
 class ReplicatingSource:
-    """`history` is what it has sent since its RDB, all of which it still has."""
+    """`history` is what it has sent since its RDB, all of which it still has.
+
+    Unless it `forgets`; one that `drops` its replicas does so again and again.
+    """
 
     rdb: bytes
     history: bytes = b""
@@ -31,6 +34,7 @@ class ReplicatingSource:
     acknowledged: int = 0
     ended: threading.Event = field(default_factory=threading.Event)
     forgets: bool = False
+    drops: bool = False
 
     @property
     def uri(self) -> str:
@@ -102,6 +106,8 @@ class _Handler(socketserver.StreamRequestHandler):
             self.wfile.write(piece)
             at += len(piece)
             time.sleep(0.02)
+            if source.drops:
+                return
 
     def _acknowledged(self) -> None:
         with contextlib.suppress(OSError, ValueError):

@@ -17,7 +17,7 @@ from cell.migrations.redis.stream import (
     comment,
     known_commands,
 )
-from cell.specification import Size
+from cell.specification import Size, Spec
 from contract_tests.cell.migrations import redis_server
 from contract_tests.cell.migrations.migration_calls import CONNECTION, begun, connect, status_is
 from contract_tests.cell.migrations.redis_server import RedisServer
@@ -169,8 +169,15 @@ def test_a_comment_is_as_long_as_what_it_stands_for(size: int) -> None:
     assert all(line[:1] == b"#" and line[-1:] == b"\n" and len(line) < 1024 for line in lines)
 
 
+def _killed(_: object) -> None:
+    raise OSError("killed")
+
+
 def test_an_engine_reads_what_a_journal_keeps(
-    known: dict[bytes, KnownCommand], server: RedisServer, rdb: bytes, tmp_path: Path
+    known: dict[bytes, KnownCommand],
+    rdb: bytes,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """In pieces, opened again in the middle of a command, and in several logs."""
     journal = Journal(tmp_path)
@@ -193,7 +200,12 @@ def test_an_engine_reads_what_a_journal_keeps(
         if number % 7 == 0:
             journal.keep(began + stream.whole, stream.database)
             journal.rotate()
-        if number % 5 == 0:
+        if number % 11 == 0:
+            # Ended before it could say that it has begun another log.
+            monkeypatch.setattr(journal, "_save", _killed)
+            with pytest.raises(OSError, match="killed"):
+                journal.rotate()
+        if number % 5 == 0 or number % 11 == 0:
             journal.close()
             journal = Journal(tmp_path)
             journal.open()
@@ -237,6 +249,8 @@ FOUND: dict[str, tuple[dict[str, object], tuple[str, str] | None]] = {
     "expiry": ({"db0": "keys=2,expires=1"}, ("info", "expiring")),
     "a clock": ({"db0": "keys=2,expires=1", "server_time_usec": 1}, ("warning", "clock")),
     "no history": ({"master_repl_offset": "x"}, ("blocking", "no_offset")),
+    "a newer one": ({"redis_version": "7.4.0"}, ("warning", "newer")),
+    "one of another kind": ({"valkey_version": "9.0.0"}, None),
     "scripts": ({"redis_version": "4.0.1"}, ("warning", "scripts")),
     "a small backlog": ({"repl_backlog_size": 2**20}, ("info", "backlog")),
 }
@@ -246,7 +260,8 @@ FOUND: dict[str, tuple[dict[str, object], tuple[str, str] | None]] = {
 def test_what_a_source_says_is_judged(name: str) -> None:
     said, wanted = FOUND[name]
     size = Size("s", 1.0, 2**29, 10**9, 20)
-    found = list(findings(facts(**{**WELL, **said}), size, syncs=True))
+    spec = Spec("redis", "7.2", size, "x.local", None, None, 0.0)
+    found = list(findings(facts(**{**WELL, **said}), spec, syncs=True))
     told = {(each.severity, each.code) for each in found}
     assert told - {("info", "version"), ("info", "expiring")} == {wanted} - {
         None,
@@ -314,6 +329,17 @@ def test_an_offset_that_does_not_fit_is_refused(migrating: Rig, target_id: str, 
         cut_over(migrating, target_id, migration_id)
         seen = status_is(migrating, target_id, migration_id, "failed")
     assert "says of its history" in seen["reason"]
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(300)
+def test_a_source_that_always_needs_a_new_copy(migrating: Rig, target_id: str, rdb: bytes) -> None:
+    with replicating(rdb) as source:
+        migration_id = synced(migrating, target_id, source)
+        source.forgets = source.drops = True
+        seen = status_is(migrating, target_id, migration_id, "failed")
+        assert "copied anew 5 times within 30 minutes" in seen["reason"]
+        assert source.fulls == 6, "the first one, four more, and one that is not taken"
 
 
 @pytest.mark.timeout(300)

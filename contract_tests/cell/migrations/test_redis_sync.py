@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -312,3 +313,30 @@ def test_what_would_go_wrong_is_found_before(
         "the contents of 0 keys were compared; the source refused"
         in seen["verification"]["notes"][0]
     )
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(300)
+def test_a_replica_that_is_promoted_goes_on(
+    migrating: Rig, target_id: str, source: RedisServer, engine: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "replica"
+    with redis_server.running(folder, diskless=True, engine=engine) as replica:
+        with replica.client() as client:
+            client.config_set("masterauth", PASSWORD)
+            client.execute_command("REPLICAOF", "127.0.0.1", str(source.port))
+            until(lambda: client.info("replication")["master_link_status"] == "up", "it is level")
+        migration_id = synced(migrating, target_id, replica)
+        with source.client() as first:
+            for _ in range(100):
+                first.incr("counter")
+            first.wait(1, 10_000)
+        with replica.client() as client:
+            client.execute_command("REPLICAOF", "NO", "ONE")
+            fulls = client.info("stats")["sync_full"]
+            for _ in range(100):
+                client.incr("counter")
+            level(migrating, target_id, migration_id)
+            completed(migrating, target_id, migration_id)
+            assert client.info("stats")["sync_full"] == fulls
+        assert_equal(migrating, target_id, replica)
