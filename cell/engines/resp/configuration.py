@@ -121,7 +121,8 @@ def configuration(
         ("appenddirname", LOG_DIRECTORY),
         ("appendfilename", LOG),
         ("aof-use-rdb-preamble", "yes"),
-        ("aof-load-truncated", "yes"),
+        # Of a killed server's log, the end may be missing; not so of what is put together.
+        ("aof-load-truncated", "no" if CONTINUED in marks else "yes"),
         # The second before the first command in it: what a recovery to a moment goes by.
         TIMESTAMPS,
         # Until the cell has seen that it fits: a start would begin one at once. See Writers.

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from cell.engines.contents import Contents
+from cell.engines.driver import EngineError
 from cell.engines.resp import keyspace
 from cell.engines.resp.connection import connected
 from cell.engines.resp.keyspace import KeyCounts
@@ -31,10 +32,26 @@ class Comparison:
         return verification(self.databases, self.keys, self.differences, self.notes)
 
 
+async def check(scratch: ScratchInstance) -> None:
+    """Raises EngineError where it did not run all that it was given, or has no room for more."""
+    async with connected(str(scratch.site.socket), scratch.login) as connection:
+        said = await connection.info()
+    refused = int(said.get("unexpected_error_replies", "0"))
+    if refused:
+        raise EngineError(f"it cannot run {refused} of the commands that the source has run")
+    used, most = int(said.get("used_memory", "0")), int(said.get("maxmemory", "0"))
+    if used > most > 0:
+        raise EngineError(
+            f"the data takes {used} bytes of memory, and the size has room for {most}; cancel, and "
+            "choose a larger size (resize)"
+        )
+
+
 async def compare(
     scratch: ScratchInstance, facts: RedisFacts, conduit: Conduit, silence_s: float
 ) -> Comparison:
     """With what the scratch engine has, where nothing expires by itself."""
+    await check(scratch)
     async with connected(str(scratch.site.socket), scratch.login) as connection:
         said = await connection.info("keyspace")
     here, there = keyspace.counts(said), facts.counts

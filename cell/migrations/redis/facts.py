@@ -13,6 +13,7 @@ from cell.migrations.redis.stream import DATABASES
 from cell.migrations.report import PreflightFinding, bounded
 from cell.specification import Size, Spec
 
+INFO_BYTES_MAX: Final = 256 * 1024
 NEARLY_FULL: Final = 0.8
 CLOCKS_S: Final = 2.0
 BACKLOG_BYTES: Final = 16 * 2**20
@@ -33,7 +34,7 @@ class RedisFacts:
 
     @classmethod
     def parse(cls, told: bytes) -> "RedisFacts":
-        lines = told.decode(errors="replace").splitlines()
+        lines = told[:INFO_BYTES_MAX].decode(errors="replace").splitlines()
         pairs = [line.split(":", 1) for line in lines if ":" in line and line[0] != "#"]
         modules = [_MODULE.search(value) for name, value in pairs if name == "module"]
         named = tuple(sorted({each[1] for each in modules if each}))[:NAMES_MAX]

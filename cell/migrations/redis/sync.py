@@ -34,6 +34,7 @@ from cell.migrations.redis.stream import KnownCommand, known_commands
 from cell.migrations.redis.watching import LastingFacts
 from cell.runtime import engine_files
 from cell.runtime.own_threads import in_own_thread
+from specserver import Unavailable
 
 log = structlog.get_logger("cell.migrations")
 T = TypeVar("T")
@@ -42,6 +43,7 @@ CONDENSED: Final = "condensed"
 LOOK_EVERY_S: Final = 1.0
 CAUGHT_UP_WITHIN_S: Final = 600.0
 CONDENSED_AGAIN_S, FAILED_AGAIN_S = 5.0, 30.0
+KNOWN_WITHIN_S: Final = 60.0
 SAMPLES_MAX: Final = 3600
 """Of where the source was, one a second."""
 
@@ -122,15 +124,18 @@ class RedisSyncMigration(RedisCopyMigration):
         return StreamFollower(self.work, self.conduit, self._journal, await self._known())
 
     async def _known(self) -> dict[bytes, KnownCommand]:
-        """The commands of the instance's engine, as its owner is told."""
-        socket, login = str(self.work.instance.site.socket), self.restores.login(self.work.instance)
-        try:
-            async with connected(socket, login) as connection:
-                return known_commands(await connection.ask_nested("COMMAND"))
-        except RefusalError as error:
-            raise EngineError(
-                f"the instance does not say which commands it has: {error}"
-            ) from error
+        """The commands of the instance's engine, which may be busy for a while."""
+        deadline = time.monotonic() + KNOWN_WITHIN_S
+        socket, instance = str(self.work.instance.site.socket), self.work.instance
+        while True:
+            try:
+                async with connected(socket, self.restores.login(instance)) as connection:
+                    return known_commands(await connection.ask_nested("COMMAND"))
+            except (RefusalError, OSError) as error:
+                if time.monotonic() > deadline:
+                    told = f"the instance does not say which commands it has: {error}"
+                    raise EngineError(told) from error
+            await asyncio.sleep(LOOK_EVERY_S)
 
     async def _watch(self) -> None:
         asked = LastingFacts(self.conduit, self.silence_s)
@@ -175,7 +180,7 @@ class RedisSyncMigration(RedisCopyMigration):
         try:
             async with asyncio.timeout(CAUGHT_UP_WITHIN_S):
                 await self._follower.rotate()
-            await self._condense(_nothing)
+            await self._condense(comparing.check)
             self._next_condensing = time.monotonic() + CONDENSED_AGAIN_S
         except TimeoutError:
             self.refused = self._follower.reason
@@ -197,7 +202,7 @@ class RedisSyncMigration(RedisCopyMigration):
             if journal.known.base != at.base:
                 raise NotCaughtUpError("the source had to be copied anew meanwhile; try again")
             await in_own_thread(journal.condensed, made, at.last - 1)
-        except EngineError as error:
+        except (EngineError, RefusalError, OSError, Unavailable) as error:
             raise NotCaughtUpError(
                 "an engine of the instance's version and size does not take what the source has "
                 f"now: {for_owner(str(error))}"
@@ -241,7 +246,11 @@ class RedisSyncMigration(RedisCopyMigration):
         self._deletes = follower.deletes
 
     async def _refuse_data(self) -> None:
-        if (await self._holds()).digest != NOTHING:
+        try:
+            holds = await self._holds()
+        except EngineError as error:
+            raise NotCaughtUpError(f"the instance does not respond: {error}") from error
+        if holds.digest != NOTHING:
             raise NotCaughtUpError(
                 "data was written into the instance meanwhile; remove it, and cut over again"
             )
@@ -294,7 +303,3 @@ def _refuse_changed(follower: StreamFollower) -> None:
 
 def _take_log(base: Path, logs: list[Path], folder: Path, continued: bool) -> None:
     files.take_log(base, logs, folder, trusted=not continued, continued=continued)
-
-
-async def _nothing(scratch: ScratchInstance) -> None:
-    """Whatever it has."""

@@ -369,18 +369,29 @@ def test_nothing_expires_before_its_time(migrating: Rig, target_id: str, rdb: by
 
 
 @pytest.mark.timeout(300)
+def test_a_command_that_fails_here_is_told(migrating: Rig, target_id: str, rdb: bytes) -> None:
+    with replicating(rdb) as source:
+        source.keys = "db0:keys=1,expires=0,avg_ttl=0\r\n"
+        migration_id = synced(migrating, target_id, source)
+        source.send(command("SELECT", "0"), command("LPUSH", "before", "x"))
+        until(source.is_acknowledged, "all has come")
+        cut_over(migrating, target_id, migration_id)
+        seen = until(lambda: refused(migrating, target_id, migration_id), "it is told")
+        assert "cannot run 1 of the commands that the source has run" in seen["reason"]
+
+
+def refused(rig: Rig, instance_id: str, migration_id: str) -> Any:
+    seen = rig.get(f"/v1/instances/{instance_id}/migrations/{migration_id}").json()
+    return seen if seen["status"] == "syncing" and seen["reason"] else None
+
+
+@pytest.mark.timeout(300)
 def test_a_difference_is_named(migrating: Rig, target_id: str, rdb: bytes) -> None:
     with replicating(rdb) as source:
         source.keys = "db0:keys=2,expires=0,avg_ttl=0\r\ndb3:keys=7,expires=1,avg_ttl=0\r\n"
         migration_id = synced(migrating, target_id, source)
         cut_over(migrating, target_id, migration_id)
-
-        def told() -> Any:
-            path = f"/v1/instances/{target_id}/migrations/{migration_id}"
-            seen = migrating.get(path).json()
-            return seen if seen["status"] == "syncing" and seen["reason"] else None
-
-        seen = until(told, "it is told")
+        seen = until(lambda: refused(migrating, target_id, migration_id), "it is told")
         assert "would differ, in database 0 first: 2 keys" in seen["reason"]
         differences = {each["object"]: each for each in seen["verification"]["differences"]}
         assert differences["database 3"]["source"] == "7 keys, 1 of which expire"

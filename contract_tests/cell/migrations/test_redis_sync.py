@@ -31,9 +31,23 @@ SIZE = {
 }
 
 
-@pytest.fixture(scope="module", params=["redis", pytest.param("valkey", marks=pytest.mark.nightly)])
-def engine(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+ENGINES = [
+    ("redis", "valkey"),
+    pytest.param(("redis", "redis"), marks=pytest.mark.nightly),
+    pytest.param(("valkey", "valkey"), marks=pytest.mark.nightly),
+]
+
+
+@pytest.fixture(scope="module", params=ENGINES, ids=" into ".join)
+def engines(request: pytest.FixtureRequest) -> tuple[str, str]:
+    """Of the source, and of the instance."""
+    source, target = request.param
+    return source, target
+
+
+@pytest.fixture(scope="module")
+def engine(engines: tuple[str, str]) -> str:
+    return engines[0]
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +69,8 @@ def source(server: RedisServer) -> RedisServer:
 
 
 @pytest.fixture
-def target_id(migrating: Rig) -> Iterator[str]:
-    found = made(migrating, "valkey", size=SIZE)
+def target_id(migrating: Rig, engines: tuple[str, str]) -> Iterator[str]:
+    found = made(migrating, engines[1], size=SIZE)
     yield found
     migrating.action(found, "erase")
 
