@@ -26,6 +26,7 @@ FORMATS = {
 }
 """By engine that takes migrations: the files that it takes."""
 END_WITHIN_S = 15.0
+DELETED = "the instance was deleted"
 TAKEN = (
     "PostgreSQL takes dumps of pg_dump (custom format, plain SQL, a tar archive of the directory "
     "format) and running PostgreSQL servers; MariaDB takes dumps of mysqldump and "
@@ -52,7 +53,7 @@ class Migrations:
         for record in self._records.every():
             self._known[record.migration_id] = record
             instance = self._supervisor.instances.get(record.instance_id)
-            if instance is not None and not record.has_ended:
+            if instance is not None and record.is_at_work:
                 self._runs.resume(instance, record)
 
     def find(self, instance: HostedInstance, migration_id: str) -> Migration:
@@ -72,11 +73,13 @@ class Migrations:
             return known
         _check(instance, made)
         for other in self._known.values():
-            if other.instance_id == instance.instance_id and not other.has_ended:
-                raise Conflict(
-                    f"the migration {other.migration_id} into the instance is unfinished; cancel "
-                    "it, or wait until it has ended"
-                )
+            if other.instance_id != instance.instance_id or not other.is_at_work:
+                continue
+            what = "has a way back" if other.has_ended else "is unfinished"
+            raise Conflict(
+                f"the migration {other.migration_id} into the instance {what}; cancel it, or wait "
+                "until it has ended"
+            )
         self._records.save(made)
         self._known[migration_id] = made
         self._log("cell.migration_begun", made)
@@ -89,14 +92,14 @@ class Migrations:
             return found
         if found.status != "syncing":
             raise Conflict(f"cannot cut over a migration that is {found.status}")
-        if keep_s:
-            raise Conflict("the cell keeps no way back from a cutover; ask for none (0)")
-        self._runs.cut_over(found)
+        self._runs.cut_over(found, keep_s)
         return found
 
     async def cancel(self, instance: HostedInstance, migration_id: str) -> Migration:
         found = self.find(instance, migration_id)
-        if not found.has_ended:
+        if found.has_ended:
+            self._runs.end_way_back(instance, found, None)
+        else:
             await self._runs.cancel(instance, found)
             self._log("cell.migration_cancelled", found)
         return found
@@ -106,11 +109,14 @@ class Migrations:
         for found in list(self._known.values()):
             if found.instance_id != instance.instance_id:
                 continue
-            if not found.has_ended:
+            if found.is_at_work:
                 if forgets:
                     # It goes with all that the instance has.
                     found.made.pop("database", None)
-                await self._runs.cancel(instance, found, "the instance was deleted")
+                if found.has_ended:
+                    self._runs.end_way_back(instance, found, DELETED)
+                else:
+                    await self._runs.cancel(instance, found, DELETED)
                 # What is in the instance can be removed only as long as its engine runs.
                 await self._runs.until_ended(found, END_WITHIN_S)
             if forgets:

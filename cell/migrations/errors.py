@@ -11,3 +11,7 @@ class SourceUnreachableError(MigrationError):
 
 class NotCaughtUpError(MigrationError):
     """A cutover that cannot be made now; the sync goes on."""
+
+
+class ReverseSyncEndedError(MigrationError):
+    """The source can get no more changes of the instance; the text says why."""

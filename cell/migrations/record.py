@@ -50,7 +50,8 @@ class Migration:
     """`made` is what exists because of it, in the instance and at the source, so that it can go.
 
     `ending` is what it becomes once that has gone. `received_bytes` of `total_bytes` of a file have
-    arrived.
+    arrived. The source gets the changes of the instance until `way_back_until`; `way_back` is what
+    has to be known for that.
     """
 
     migration_id: str
@@ -69,11 +70,19 @@ class Migration:
     progress: MigrationProgress | None = None
     verification: dict[str, Any] | None = None
     made: dict[str, str] = field(default_factory=dict)
+    keep_way_back_s: int = 0
+    way_back_until: float | None = None
+    way_back: dict[str, str] = field(default_factory=dict)
     begun_at: float = field(default_factory=time.time)
 
     @property
     def has_ended(self) -> bool:
         return self.status in ENDED
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether there is something to do: it has not ended, or what it made has not gone."""
+        return not self.has_ended or self.way_back_until is not None or "way_back" in self.made
 
     @property
     def suffix(self) -> str:
@@ -92,13 +101,13 @@ class Migration:
             "preflight": self.preflight,
             "progress": self.progress and self.progress.told(),
             "verification": self.verification,
-            "way_back_until": None,
+            "way_back_until": moment(self.way_back_until),
         }
         return dict(exact(document))
 
 
 class MigrationRecords:
-    """Rows of cell.db. The URI of a source is sealed, and goes when its migration has ended."""
+    """Rows of cell.db. The URI of a source is sealed, and goes when nothing needs it any more."""
 
     def __init__(self, database: Database, sealer: Sealer) -> None:
         self._database = database
@@ -117,7 +126,7 @@ class MigrationRecords:
         if not changed:
             names = (migration.migration_id, migration.instance_id)
             self._database.write("INSERT INTO migrations VALUES (?, ?, ?, NULL)", *names, document)
-        if migration.has_ended:
+        if migration.has_ended and migration.way_back_until is None:
             self._database.write(
                 "UPDATE migrations SET sealed = NULL WHERE migration_id = ?", migration.migration_id
             )

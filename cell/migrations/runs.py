@@ -27,12 +27,14 @@ from cell.migrations.files import FileMigration, NativeFileMigration
 from cell.migrations.mysql.migration import MySQLCopyMigration
 from cell.migrations.mysql_dumps import MySQLDumpMigration
 from cell.migrations.postgres.migration import ConnectionMigration, UploadMigration
+from cell.migrations.postgres.reverse_sync import MADE
 from cell.migrations.postgres.sync import SyncMigration
 from cell.migrations.postgres.target import PostgresTarget
 from cell.migrations.record import Migration, MigrationRecords, Status
 from cell.migrations.redis.copying import RedisCopyMigration
 from cell.migrations.redis.sync import RedisSyncMigration
 from cell.migrations.report import PreflightReport, bounded
+from cell.migrations.reverse_syncs import ReverseSyncs
 from cell.migrations.source_uri import SourceUri
 from cell.migrations.work import MigrationWork
 from cell.runtime.confined_tools import ConfinedToolError
@@ -78,17 +80,20 @@ class MigrationRuns:
         self._restores = restores
         self._records = records
         self._runs: dict[str, MigrationRun] = {}
+        self._reverse_syncs = ReverseSyncs(settings, records, self._target, self._engine)
 
     def resume(self, instance: HostedInstance, record: Migration) -> None:
         """One that waits for its source has nothing to do."""
         if record.ending is not None:
-            self._begin(instance, record, self._end(instance, record, record.ending))
+            self._begin(instance, record, self._finish(instance, record, record.ending))
+        elif record.has_ended:
+            self._begin(instance, record, self._reverse_syncs.keep(instance, record))
         elif record.status != "awaiting_source":
             self._begin(instance, record, self._work(instance, record))
 
-    def cut_over(self, record: Migration) -> None:
+    def cut_over(self, record: Migration, keep_way_back_s: int) -> None:
         """Told once by the record too, lest a restart forgets it."""
-        record.status = "cutting_over"
+        record.status, record.keep_way_back_s = "cutting_over", keep_way_back_s
         self._records.save(record)
         run = self._runs.get(record.migration_id)
         if run is not None:
@@ -102,7 +107,7 @@ class MigrationRuns:
         if record.ending is not None:
             if former is None or former.task.done():
                 # It broke off, such as for want of disk.
-                self._begin(instance, record, self._end(instance, record, record.ending))
+                self._begin(instance, record, self._finish(instance, record, record.ending))
             return
         if "swap" in record.made and reason is None:
             # The data may be the owner's already; only what goes with the instance is broken off.
@@ -110,6 +115,16 @@ class MigrationRuns:
         record.status, record.ending, record.reason = "cancelling", "cancelled", reason
         self._records.save(record)
         self._begin(instance, record, self._end_instead(former, instance, record))
+
+    def end_way_back(self, instance: HostedInstance, record: Migration, reason: str | None) -> None:
+        """Of one that is completed; at once, and also after a restart."""
+        if record.way_back_until is None:
+            return
+        record.way_back_until, record.reason = time.time(), reason
+        self._records.save(record)
+        run = self._runs.get(record.migration_id)
+        if run is None or run.task.done():
+            self.resume(instance, record)
 
     async def until_ended(self, record: Migration, within_s: float) -> None:
         """Or for as long; it goes on then."""
@@ -146,6 +161,11 @@ class MigrationRuns:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
+    async def _finish(self, instance: HostedInstance, record: Migration, ending: Status) -> None:
+        await self._end(instance, record, ending)
+        if record.way_back_until is not None:
+            await self._reverse_syncs.keep(instance, record)
+
     async def _work(self, instance: HostedInstance, record: Migration) -> None:
         try:
             await self._run_on(instance, record)
@@ -155,6 +175,8 @@ class MigrationRuns:
             log.exception("cell.migration_broken", migration_id=record.migration_id, exc_info=error)
             reason = "an internal error"
         else:
+            if record.way_back_until is not None:
+                await self._reverse_syncs.keep(instance, record)
             return
         if instance.metrics.storage_bytes > instance.record.spec.size.storage_bytes:
             reason = f"{FULL} ({reason})"
@@ -247,6 +269,8 @@ class MigrationRuns:
         if record.reason:
             record.reason = bounded(record.reason)
         await in_own_thread(spool.remove, instance)
+        if ending == "completed" and MADE in record.made:
+            record.way_back_until = time.time() + record.keep_way_back_s
         record.status, record.ending = ending, None
         self._records.save(record)
         log.info("cell.migration_ended", migration_id=record.migration_id, status=ending)
@@ -254,7 +278,8 @@ class MigrationRuns:
     async def _leave(self, instance: HostedInstance, record: Migration) -> str | None:
         """Tries for a while; what remains is said."""
         began = time.monotonic()
-        while record.made:
+        kept = {MADE} if record.ending == "completed" else set()
+        while record.made.keys() - kept:
             try:
                 # A source may never answer what is asked of it, as while a lock is held there.
                 async with asyncio.timeout(self._settings.migration_leave_s):
@@ -277,7 +302,8 @@ class MigrationRuns:
             comes_back = instance.record.desired == "running" and not instance.usable
             within_s = RUNNING_WITHIN_S if comes_back else self._settings.migration_leave_s
             if time.monotonic() - began > within_s or instance.record.desired == "erased":
-                names = " and ".join(f"the {kind} {name}" for kind, name in record.made.items())
+                there = [each for each in record.made.items() if each[0] not in kept]
+                names = " and ".join(f"the {kind} {name}" for kind, name in there)
                 return f"{names} could not be removed: {why}" if names else None
             await asyncio.sleep(AGAIN_S)
         return None
@@ -291,18 +317,23 @@ class MigrationRuns:
             return self._of_server(work, driver)
         if not isinstance(driver, PostgreSQL):
             raise MigrationError(f"{driver.engine} takes no migrations")
-        # The source's code runs in sessions of the tools, and can change the password of theirs.
-        await login_checks.restore(instance)
-        version = instance.record.spec.engine_version
-        target = PostgresTarget(
-            *(self._supervisor.host, instance, driver),
-            await driver.installation(version, instance.site),
-            f"migration_{record.suffix}",
-        )
+        target = await self._target(instance, record)
         if record.kind == "upload":
             return UploadMigration(work, target)
         kind = SyncMigration if record.mode == "copy_and_sync" else ConnectionMigration
         return kind(work, target, self._supervisor.host, self._source(record))
+
+    async def _target(self, instance: HostedInstance, record: Migration) -> PostgresTarget:
+        driver = instance.driver
+        assert isinstance(driver, PostgreSQL)
+        # The source's code runs in sessions of the tools, and can change the password of theirs.
+        await login_checks.restore(instance)
+        version = instance.record.spec.engine_version
+        return PostgresTarget(
+            *(self._supervisor.host, instance, driver),
+            await driver.installation(version, instance.site),
+            f"migration_{record.suffix}",
+        )
 
     def _of_file(self, work: MigrationWork, driver: BeginsWithFile | MariaDB) -> FileMigration:
         given = (work, self._verifier, self._restores)

@@ -23,6 +23,8 @@ CHUNK_BYTES = 64 * 1024
 HEARD_MAX_BYTES = 64 * 1024
 # Of a message: its kind, its length, and of an authentication what it asks for.
 HEADER = struct.Struct("!cII")
+HEAD = struct.Struct("!cI")
+LENGTH_BYTES = 4
 SASL, SASL_CONTINUE = 10, 11
 BEFORE_SALT = (b"R", b"N", b"v")
 
@@ -60,10 +62,40 @@ class Salting:
         return len(heard) < HEARD_MAX_BYTES
 
 
+class Messages:
+    """What a server says, message by message: of what lasts for days, each of them is bounded."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._head = b""
+        self._left = 0
+
+    def are_within(self, content: bytes) -> bool:
+        """To be asked before what a server says is passed on."""
+        place = 0
+        while place < len(content):
+            if self._left:
+                passed = min(self._left, len(content) - place)
+                self._left -= passed
+                place += passed
+                continue
+            wanted = HEAD.size - len(self._head)
+            self._head += content[place : place + wanted]
+            place += wanted
+            if len(self._head) == HEAD.size:
+                _, size = HEAD.unpack(self._head)
+                if not LENGTH_BYTES <= size <= self._bytes_max:
+                    return False
+                self._left, self._head = size - LENGTH_BYTES, b""
+        return True
+
+
 class LimitedRelay:
     """Connects a socket in `folder` to the server's, until a limit is exceeded or it ends."""
 
-    def __init__(self, folder: Path, target: Place, bytes_max: float) -> None:
+    def __init__(
+        self, folder: Path, target: Place, bytes_max: float, message_bytes_max: int | None = None
+    ) -> None:
         self.folder = folder
         self.exceeded = False
         """The server sent more than is allowed."""
@@ -72,6 +104,7 @@ class LimitedRelay:
         """The password of the login is none that the cell made."""
         self._target = target
         self._left = bytes_max
+        self._message_bytes_max = message_bytes_max
         self._writers: set[asyncio.StreamWriter] = set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -97,13 +130,15 @@ class LimitedRelay:
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         salting = Salting()
+        bounded = self._message_bytes_max
+        messages = None if bounded is None else Messages(bounded)
         while content := await reader.read(CHUNK_BYTES):
             if not salting.is_ours(content):
                 self.foreign = True
                 self.end()
                 return
             self._left -= len(content)
-            if self._left < 0:
+            if self._left < 0 or not (messages is None or messages.are_within(content)):
                 self.exceeded = True
                 self.end()
                 return
@@ -129,11 +164,15 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 @contextlib.asynccontextmanager
 async def opened(
-    target: Place, *, bytes_max: float, within_s: float | None = None
+    target: Place,
+    *,
+    bytes_max: float,
+    within_s: float | None = None,
+    message_bytes_max: int | None = None,
 ) -> AsyncIterator[LimitedRelay]:
     """A relay to the server's socket `target`; its connections end with the block."""
     with tempfile.TemporaryDirectory(prefix="menagerie-") as name:
-        relay = LimitedRelay(Path(name), target, bytes_max)
+        relay = LimitedRelay(Path(name), target, bytes_max, message_bytes_max)
         server = await asyncio.start_unix_server(relay.serve, Path(name) / target.name)
         loop = asyncio.get_running_loop()
         ending = None if within_s is None else loop.call_later(within_s, relay.expire)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import weakref
 from collections.abc import AsyncIterator
 
@@ -55,6 +56,8 @@ SUPERUSERS = (
     *("row_security=off", "session_replication_role=origin", "track_activities=off"),
     *("pg_stat_statements.track=none",),
 )
+# Whoever reads what is decoded may take his time, and a small instance has little memory.
+DECODERS = ("wal_sender_timeout=0", "logical_decoding_work_mem=4MB")
 # No server before takes them.
 SINCE_17 = ("transaction_timeout=0", "event_triggers=off")
 END_BLOCKERS = """
@@ -97,6 +100,10 @@ class PostgresHeldUpError(Exception):
     """A session that does not end when it is told to keeps a statement of ours waiting."""
 
 
+class MessageTooLargeError(Exception):
+    """The server said more at once than is read."""
+
+
 class NotRunningError(Exception):
     """Nobody answers on the socket, or not yet."""
 
@@ -132,6 +139,29 @@ async def administration(
                 connection.adapters.register_loader(kind, _AnyText)
         try:
             yield connection
+        finally:
+            await connection.close()
+
+
+@contextlib.asynccontextmanager
+async def decoding(
+    folder: EnginePath, login: Login, database: str, *, major: int, message_bytes_max: int
+) -> AsyncIterator[psycopg.AsyncConnection[TupleRow]]:
+    """As the superuser, for the changes of a database: as many as come, each of a bounded size.
+
+    Raises MessageTooLargeError, instead of what became of it, where one was larger.
+    """
+    settings = (*SUPERUSERS, *(SINCE_17 if major >= 17 else ()), *DECODERS)  # noqa: PLR2004 - a version
+    async with relay.opened(
+        folder / SOCKET, bytes_max=math.inf, message_bytes_max=message_bytes_max
+    ) as server:
+        connection = await connect(server, login, database, settings, replication="database")
+        try:
+            yield connection
+        except Exception as error:
+            if server.exceeded:
+                raise MessageTooLargeError from error
+            raise
         finally:
             await connection.close()
 
@@ -195,6 +225,8 @@ async def connect(
     database: str,
     settings: tuple[str, ...] = ANYBODYS,
     keys: Keys | None = None,
+    *,
+    replication: str = "",
 ) -> psycopg.AsyncConnection[TupleRow]:
     """Raises NotRunningError, or psycopg's OperationalError where the server says no.
 
@@ -202,7 +234,8 @@ async def connect(
     """
     if isinstance(server, LimitedRelay):
         try:
-            return await _connected(str(server.folder), login, database, settings, keys)
+            folder = str(server.folder)
+            return await _connected(folder, login, database, settings, keys, replication)
         except NotRunningError as error:
             if server.foreign:
                 said = f'{SAID}  {WRONG_PASSWORD} for user "{login.username}"'
@@ -214,7 +247,7 @@ async def connect(
             held = stack.enter_context(sockets.folder_of(path))
         except OSError as error:
             raise NotRunningError from error
-        connection = await _connected(held, login, database, settings, keys)
+        connection = await _connected(held, login, database, settings, keys, replication)
         try:
             sockets.check(connection.fileno(), path)
         except OSError as error:
@@ -226,7 +259,12 @@ async def connect(
 
 
 async def _connected(
-    folder: str, login: Login, database: str, settings: tuple[str, ...], keys: Keys | None
+    folder: str,
+    login: Login,
+    database: str,
+    settings: tuple[str, ...],
+    keys: Keys | None,
+    replication: str,
 ) -> psycopg.AsyncConnection[TupleRow]:
     try:
         return await psycopg.AsyncConnection.connect(
@@ -245,6 +283,7 @@ async def _connected(
             require_auth="scram-sha-256" if login.password else "none",
             sslmode="disable",
             gssencmode="disable",
+            replication=replication,
         )
     except psycopg.OperationalError as error:
         if SAID not in str(error) or NOT_NOW in str(error):

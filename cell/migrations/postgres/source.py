@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from cell.migrations import conduit as conduits
@@ -35,12 +35,16 @@ class PostgresSource:
         return self._place
 
     @contextlib.asynccontextmanager
-    async def session(self) -> AsyncIterator[PsqlSession]:
+    async def session(self, words: Sequence[str] = ()) -> AsyncIterator[PsqlSession]:
         """Raises SourceUnreachableError where nobody answers as it should."""
         with self.explained():
-            async with psql.session(self.toolbox, self._psql, self._place) as asked:
+            async with psql.session(self.toolbox, self._psql, self._place, words) as asked:
                 await asked.run(*ALIKE)
                 yield asked
+
+    def writing(self) -> AbstractAsyncContextManager[PsqlSession]:
+        """Its errors begin with the code of what is wrong."""
+        return self.session(("-v", "VERBOSITY=verbose"))
 
     def replication(self) -> AbstractAsyncContextManager[PsqlSession]:
         """A connection that makes slots. Nothing that the source said comes into what it is asked.

@@ -8,9 +8,10 @@ from functools import partial
 from typing import Any
 
 from cell.migrations.errors import MigrationError, NotCaughtUpError
-from cell.migrations.postgres import copying, syncing
+from cell.migrations.postgres import copying, reverse_sync, syncing
 from cell.migrations.postgres.migration import ConnectionMigration
 from cell.migrations.postgres.quoting import identifier
+from cell.migrations.postgres.reverse_sync import MADE, ReverseSync
 from cell.migrations.postgres.source import (
     REPEATABLE,
     LastingSession,
@@ -67,6 +68,33 @@ class SyncMigration(ConnectionMigration):
         finally:
             await socket.end()
 
+    def way_back(self) -> ReverseSync:
+        return ReverseSync(self.work, self.target, self._host, self.conduit)
+
+    async def forget_way_back(self, there: PostgresSource) -> None:
+        """Of a cutover that was not made."""
+        if MADE in self.record.made:
+            await self.way_back().clear(there)
+            del self.record.made[MADE]
+            self.work.save()
+
+    @property
+    def _forgets_way_back(self) -> bool:
+        """That of a migration that is completed stays."""
+        return MADE in self.record.made and self.record.ending != "completed"
+
+    async def drop(self) -> None:
+        if self._forgets_way_back:
+            await reverse_sync.drop(self.target, self.record.made[MADE])
+        await super().drop()
+
+    async def leave(self) -> None:
+        if self._forgets_way_back:
+            await self.way_back().leave()
+            del self.record.made[MADE]
+            self.work.save()
+        await super().leave()
+
     def socket(self) -> ServerSocket:
         return ServerSocket(self._host, self.work.instance.site, self.conduit)
 
@@ -76,7 +104,12 @@ class SyncMigration(ConnectionMigration):
         try:
             async with self.source() as there:
                 await self._keep_up(there, socket, wants_cutover)
-                await self._cut_over(there, socket)
+                try:
+                    await self._cut_over(there, socket)
+                except NotCaughtUpError:
+                    # The instance keeps no changes meanwhile.
+                    await self.forget_way_back(there)
+                    raise
         finally:
             await socket.end()
 
@@ -135,9 +168,13 @@ class SyncMigration(ConnectionMigration):
         self.work.enter("cutting_over")
         await socket.ensure()
         await self._own()
+        await self.forget_way_back(there)
         found = await self._unchanged_tables(there)
         for _ in range(COMPARISONS_MAX):
             await self._catch_up(there)
+            if self.record.keep_way_back_s:
+                # Before both are compared: what is written from here on is not forgotten.
+                await self.way_back().prepare(there, found)
             self.work.enter("verifying")
             await self._take_over(there, found)
             verification = await self._compared(there, found)

@@ -9,6 +9,7 @@ import asyncio
 from contextlib import AbstractAsyncContextManager
 
 import psycopg
+from psycopg.rows import TupleRow
 
 from cell.engines.driver import Login
 from cell.engines.postgres import connections, logins, roles
@@ -221,6 +222,14 @@ class PostgresTarget:
             raise MigrationError("the engine of the instance does not respond") from error
         except psycopg.Error as error:
             raise QueryError(connections.reason(error)) from error
+
+    def decoding(
+        self, message_bytes_max: int
+    ) -> AbstractAsyncContextManager[psycopg.AsyncConnection[TupleRow]]:
+        """A connection that the changes of the owner's database come over."""
+        place, superuser = self.instance.site.run, self._driver.superuser(self.instance.site)
+        bounds = {"major": self.major, "message_bytes_max": message_bytes_max}
+        return connections.decoding(place, superuser, DATABASE, **bounds)
 
     async def forget_subscriptions(self) -> None:
         """Without a word to the source: what is there is removed there."""
