@@ -62,7 +62,7 @@ class Salting:
         return len(heard) < HEARD_MAX_BYTES
 
 
-class Messages:
+class MessageBound:
     """What a server says, message by message: of what lasts for days, each of them is bounded."""
 
     def __init__(self, bytes_max: int) -> None:
@@ -131,7 +131,7 @@ class LimitedRelay:
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         salting = Salting()
         bounded = self._message_bytes_max
-        messages = None if bounded is None else Messages(bounded)
+        messages = None if bounded is None else MessageBound(bounded)
         while content := await reader.read(CHUNK_BYTES):
             if not salting.is_ours(content):
                 self.foreign = True

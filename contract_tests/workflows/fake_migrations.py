@@ -108,8 +108,11 @@ class FakeMigrations:
             raise CellRefused(f"cannot migrate into an instance that is {status}")
         query = "SELECT id FROM migrations WHERE instance_id = ?"
         for (each,) in file.execute(query, (self._id,)).fetchall():
-            if self._known(file, each)["status"] not in ENDED:
+            told = self._known(file, each)
+            if told["status"] not in ENDED:
                 raise CellRefused(f"migration {each} into the instance is not finished")
+            if told["way_back_until"] is not None:
+                raise CellRefused(f"migration {each} into the instance has a way back")
 
     def _status(self, file: sqlite3.Connection) -> str:
         query = "SELECT observation FROM instances WHERE id = ?"
@@ -130,8 +133,10 @@ class FakeMigrations:
         if row is None:
             return None
         told: Answer = orjson.loads(row[0])
-        if told["status"] not in ENDED and self._status(file) in {"stopped", "erased"}:
-            told |= {"status": "cancelled", "way_back_until": None}
+        if self._status(file) in {"stopped", "erased"}:
+            told["way_back_until"] = None
+            if told["status"] not in ENDED:
+                told["status"] = "cancelled"
         return told
 
     def _write(self, file: sqlite3.Connection, told: Answer) -> None:

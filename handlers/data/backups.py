@@ -105,7 +105,7 @@ def _replaced(call: OrgCall, instance: Instance, backup: Backup, _body: Body) ->
     if instance.needs_room:
         ordering.check_wake(call.requester, instance, "restore")
     instance.restore()
-    migrations.check_none(call.db, instance, "restore")
+    migrations.check_free(call.db, instance, "restore")
     if backup.engine_version != instance.engine_version:
         raise Conflict(
             f"the backup is of {backup.engine} {backup.engine_version}, and the instance has become"

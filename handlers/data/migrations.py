@@ -41,7 +41,7 @@ def create(call: OrgCall, instance: Instance, body: Body) -> Reply:
     if instance.engine not in rules.TARGETS:
         raise Conflict(f"nothing can be migrated into a {instance.engine} instance")
     refuse(rules.check_request(instance.engine, body), "the migration is invalid in {} places")
-    migrations.check_none(call.db, instance, "start another migration into")
+    migrations.check_free(call.db, instance, "start another migration into")
     chosen = {"mode": body.get("mode", "copy"), "dry_run": body.get("dry_run", False)}
     by = call.caller.id
     made = migrations.request(call.db, instance, source=body["source"], requested_by=by, **chosen)

@@ -113,6 +113,8 @@ def update(call: OrgCall, instance: Instance, body: Body, if_match: str | None =
     if all(change.status == "applied" for change in ordered):
         return preconditions.tagged(Reply.ok(views.instance(instance)))
     migrations.check_none(call.db, instance, "change")
+    if "engine_version" in body:
+        migrations.check_no_way_back(call.db, instance, "upgrade")
     call.start(resizing.resize, instance)
     return _accepted(call, instance)
 

@@ -42,8 +42,9 @@ class Migration(Owned, Record):
     """Transitions raise StateConflict where the status forbids them and change nothing then.
 
     Its cell runs it. `status` is what the cell says, but for what was asked of the cell and has not
-    reached it: `cancelling`, and `cutting_over` from `cutover_at` on. One that has ended stays as
-    it ended. `told_at` and `told_percent` are of the last event that told of its progress.
+    reached it: `cancelling`, and `cutting_over` with a `cutover_at`. One that has ended stays as it
+    ended, but for what is told of its way back. `told_at` and `told_percent` are of the last event
+    that told of its progress.
     """
 
     __tablename__ = "migrations"
@@ -130,8 +131,12 @@ class Migration(Owned, Record):
 
     def was_observed(self, told: Mapping[str, Any], at: datetime) -> None:
         """Take over what its cell says of it, in the words of cell/openapi.yaml."""
+        kept = self.way_back_until is not None
         self.way_back_until = _moment(told["way_back_until"])
         if not self.is_open:
+            if kept:
+                self.status_reason = told["reason"]
+                self.progress = told["progress"] or self.progress
             return
         self.source_received_at = _moment(told["source_received_at"])
         for name in ("preflight", "progress", "verification"):
@@ -140,6 +145,8 @@ class Migration(Owned, Record):
         if told["status"] in ENDED:
             self._end(told["status"], told["reason"] or self.status_reason, at)
         elif not self._awaits_cell(told["status"]):
+            # It has heard: what it is before a cutover it is again, as that could not be made.
+            self.cutover_at = None
             if told["status"] != self.status or told["reason"] is not None:
                 self.status_reason = told["reason"]
             self.status = told["status"]
@@ -249,6 +256,31 @@ def check_none(db: Session, instance: Instance, verb: str) -> None:
             f"cannot {verb} an instance into which a migration is made ({found.id} is"
             f" {found.status}); wait until it has ended, or cancel it"
         )
+
+
+def way_back(db: Session, instance: Instance, *, lock: bool = False) -> Migration | None:
+    """The one whose source gets what is written to the instance."""
+    rows = select(Migration).where(
+        *(Migration.org_id == instance.org_id, Migration.instance_id == instance.id),
+        *(_IS_WATCHED, Migration.way_back_until.is_not(None)),
+    )
+    return db.scalars(rows.with_for_update() if lock else rows).first()
+
+
+def check_no_way_back(db: Session, instance: Instance, verb: str) -> None:
+    """StateConflict while one is kept."""
+    found = way_back(db, instance)
+    if found is not None:
+        raise StateConflict(
+            f"cannot {verb} an instance while the migration {found.id} keeps a way back from it;"
+            " wait until that has ended, or cancel the migration"
+        )
+
+
+def check_free(db: Session, instance: Instance, verb: str) -> None:
+    """StateConflict while one is made, or a way back from one is kept."""
+    check_none(db, instance, verb)
+    check_no_way_back(db, instance, verb)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ ROW_BYTES_MAX = 16 * 2**20
 """Of one change as text. What is larger ends the connection."""
 STATUS_EVERY_S = 1.0
 ANSWER_WITHIN_S = 60.0
-FLUSH_AGAIN_S = 0.01
 _DATA = struct.Struct("!cQQq")
 _KEEPALIVE = struct.Struct("!cQqB")
 _STATUS = struct.Struct("!cQQQqB")
@@ -105,7 +104,15 @@ class ChangeStream:
     async def _flush(self) -> None:
         with _told():
             while self._pgconn.flush():
-                await asyncio.sleep(FLUSH_AGAIN_S)
+                await self._writable()
+
+    async def _writable(self) -> None:
+        loop, ready = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_writer(self._pgconn.socket, ready.set)
+        try:
+            await ready.wait()
+        finally:
+            loop.remove_writer(self._pgconn.socket)
 
     async def _run(self, statement: str) -> None:
         """In the simple protocol, beside which such a connection has none."""

@@ -24,7 +24,7 @@ Row = tuple[Value, ...]
 
 
 @dataclass(frozen=True)
-class Column:
+class RelationColumn:
     name: str
     is_key: bool
     type_oid: int
@@ -37,12 +37,14 @@ class Relation:
     schema: str
     name: str
     is_whole: bool
-    columns: tuple[Column, ...]
+    columns: tuple[RelationColumn, ...]
 
 
 @dataclass(frozen=True)
 class Begin:
-    pass
+    """`commit` is the position of what ends it."""
+
+    commit: int
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ class Decoder:
     def _decode(self, reader: "_Reader") -> Message | None:
         kind = reader.kind()
         if kind == "B":
-            return Begin()
+            return Begin(reader.unpack(_BEGIN)[0])
         if kind == "C":
             return Commit(reader.unpack(_COMMIT)[2])
         if kind == "R":
@@ -172,9 +174,9 @@ class _Reader:
         return taken
 
 
-def _columns(reader: _Reader) -> Iterator[Column]:
+def _columns(reader: _Reader) -> Iterator[RelationColumn]:
     for _ in range(reader.integer(2)):
         flags = reader.integer(1)
         name, type_oid = reader.text(), reader.integer(4)
         reader.integer(4)
-        yield Column(name, bool(flags & _IS_KEY), type_oid)
+        yield RelationColumn(name, bool(flags & _IS_KEY), type_oid)

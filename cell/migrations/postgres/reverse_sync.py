@@ -14,13 +14,13 @@ from cell.engines.postgres.connections import MessageTooLargeError, NotRunningEr
 from cell.migrations.conduit import Conduit
 from cell.migrations.errors import MigrationError, NotCaughtUpError, ReverseSyncEndedError
 from cell.migrations.postgres import source, source_writer, writable
-from cell.migrations.postgres.change_stream import ROW_BYTES_MAX, ChangeStream
+from cell.migrations.postgres.change_stream import ROW_BYTES_MAX, ChangeStream, position
 from cell.migrations.postgres.pgoutput import Begin, Commit
 from cell.migrations.postgres.psql import PsqlSession, QueryError
 from cell.migrations.postgres.quoting import identifier, literal
 from cell.migrations.postgres.source import PostgresSource
 from cell.migrations.postgres.source_writer import SourceWriter
-from cell.migrations.postgres.tables import USERS, SourceTable, sequences
+from cell.migrations.postgres.tables import ALIKE, USERS, SourceTable, sequences
 from cell.migrations.postgres.tables import Sequence as TableSequence
 from cell.migrations.postgres.target import DATABASE, PostgresTarget
 from cell.migrations.record import Migration, MigrationProgress
@@ -29,7 +29,8 @@ from cell.runtime.host import Host
 
 MADE = "way_back"
 """In what a migration has made: the name of the slot, the publication and the source's schema."""
-LOOK_EVERY_S = 1.0
+LOOK_EVERY_S = 2.0
+WAIT_S = 1.0
 SCHEMA_EVERY_S = 5.0
 SLOT_WITHIN_S = 30
 OTHERS_AFTER = 200
@@ -46,15 +47,15 @@ SELECT pg_catalog.pg_drop_replication_slot(slot_name) FROM pg_catalog.pg_replica
 WHERE slot_name = {name}
 """
 SLOT = """
-SELECT database::text, wal_status = 'lost', greatest(0, pg_catalog.pg_wal_lsn_diff(
-    pg_catalog.pg_current_wal_lsn(), confirmed_flush_lsn))::bigint
+SELECT json_build_array(database, wal_status = 'lost', pg_catalog.pg_current_wal_lsn()::text,
+    confirmed_flush_lsn::text)
 FROM pg_catalog.pg_replication_slots WHERE slot_name = {name}
 """
 # Each change of a column writes its row in the catalog anew.
 SCHEMA = f"""
-SELECT pg_catalog.md5(coalesce(string_agg(concat_ws(' ', c.oid, n.nspname, c.relname,
+SELECT to_json(pg_catalog.md5(coalesce(string_agg(concat_ws(' ', c.oid, n.nspname, c.relname,
     c.relpersistence, c.relreplident, a.attname, a.atttypid, a.xmin), ',' ORDER BY c.oid, a.attnum),
-    ''))
+    '')))
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
 WHERE c.relkind IN ('r', 'p') AND c.relpersistence <> 't' AND {USERS}
@@ -138,10 +139,10 @@ class ReverseSync:
         listed = ", ".join(each.sql for each in tables if each.persistence == "p")
         of = f" FOR TABLE {listed}" if listed else ""
         async with target.session() as asked:
-            await asked.run(f"CREATE PUBLICATION {name}{of}")
+            await asked.run(*ALIKE, f"CREATE PUBLICATION {name}{of}")
+            schema = str(await asked.value(SCHEMA))
         await self._make_slot()
-        schema = (await target.as_server(SCHEMA))[0][0]
-        record.way_back = {"triggers": "rest" if is_replica else "act", "schema": str(schema)}
+        record.way_back = {"triggers": "rest" if is_replica else "act", "schema": schema}
         self._work.save()
 
     async def _make_slot(self) -> None:
@@ -175,14 +176,29 @@ class ReverseSync:
 
         `works` is called once nothing holds it up.
         """
-        await self._look_at_slot()
+        try:
+            await self._carry(works)
+        except ReverseSyncEndedError:
+            # What was committed before that change is to be at the source.
+            await self._carry(works, singly=True)
+
+    async def _carry(self, works: Callable[[], None], *, singly: bool = False) -> None:
+        async with self._target.session("postgres") as near:
+            await near.run(*ALIKE)
+            await self._look_at_slot(near)
         async with contextlib.AsyncExitStack() as stack:
             there = await stack.enter_async_context(self._source())
             asked = await stack.enter_async_context(there.writing())
             near = await stack.enter_async_context(self._target.session(DATABASE))
+            await near.run(*ALIKE)
             is_replica = self._work.record.way_back.get("triggers") == "rest"
-            writer = SourceWriter(asked, self.name, is_replica=is_replica)
+            writer = SourceWriter(asked, self.name, is_replica=is_replica, singly=singly)
             await writer.begin()
+            confirmed = (await self._look_at_slot(near))[1]
+            if 0 < writer.applied < confirmed:
+                raise ReverseSyncEndedError(
+                    "the source is not as new as it was, as after a failover or a restore"
+                )
             known = set(await sequences(asked))
             named = literal(self.name)
             await self._target.as_server(END_DECODER.format(name=named), database="postgres")
@@ -217,27 +233,28 @@ class ReverseSync:
         near: PsqlSession,
         known: set[TableSequence],
     ) -> None:
-        is_within, looked_at, count = False, 0.0, 0
+        is_within, is_known, looked_at, count = False, False, 0.0, 0
         while True:
             message = stream.next()
             if isinstance(message, Begin):
-                is_within = True
+                is_within, is_known = True, message.commit < writer.applied
             elif isinstance(message, Commit):
                 is_within = False
-                if message.end > writer.applied:
+                if not is_known:
                     await writer.committed(message.end)
-            elif message is not None:
+            elif message is not None and not is_known:
                 await writer.add(message)
             is_due = time.monotonic() - looked_at > LOOK_EVERY_S
             if not is_within and (message is None or is_due):
                 await writer.commit()
-                await stream.confirm(max(writer.applied, stream.reached))
+                await writer.reached(stream.reached)
+                await stream.confirm(writer.applied)
                 if is_due:
                     await self._carry_sequences(writer, near, known)
-                    await self._look()
+                    await self._look(near, max(writer.applied, stream.reached))
                     looked_at = time.monotonic()
             if message is None:
-                await stream.wait(LOOK_EVERY_S)
+                await stream.wait(WAIT_S)
             elif (count := count + 1) % OTHERS_AFTER == 0:
                 await asyncio.sleep(0)
 
@@ -257,12 +274,11 @@ class ReverseSync:
         await writer.set_sequences(new)
         self._sent.update(new)
 
-    async def _look(self) -> None:
-        behind = await self._look_at_slot()
-        now = time.monotonic()
+    async def _look(self, near: PsqlSession, carried: int) -> None:
+        written, _ = await self._look_at_slot(near)
+        now, behind = time.monotonic(), max(0, written - carried)
         if now - self._schema_at > SCHEMA_EVERY_S:
-            found = await self._target.as_server(SCHEMA, database=DATABASE)
-            if str(found[0][0]) != self._work.record.way_back.get("schema"):
+            if str(await near.value(SCHEMA)) != self._work.record.way_back.get("schema"):
                 raise ReverseSyncEndedError(
                     "tables or columns were made, changed or dropped in the instance, which is "
                     "not carried"
@@ -278,17 +294,16 @@ class ReverseSync:
         progress.lag_s = round(now - (self._behind_since or now), 1)
         progress.updated_at = time.time()
 
-    async def _look_at_slot(self) -> int:
-        """How many bytes of WAL were not carried yet."""
-        query = SLOT.format(name=literal(self.name))
-        found = await self._target.as_server(query, database="postgres")
+    async def _look_at_slot(self, near: PsqlSession) -> tuple[int, int]:
+        """What the instance has written, and what is confirmed of it."""
+        found = await near.rows(SLOT.format(name=literal(self.name)))
         if not found:
-            raise ReverseSyncEndedError("the database of the instance was dropped or replaced")
-        database, is_lost, behind = found[0]
+            raise ReverseSyncEndedError("the database of the instance was dropped or made anew")
+        database, is_lost, written, confirmed = found[0]
         if database != DATABASE:
             raise ReverseSyncEndedError("the database of the instance was renamed")
-        if is_lost:
+        if is_lost or confirmed is None:
             raise ReverseSyncEndedError(
                 "the source was away while more was written than the instance keeps for it"
             )
-        return int(str(behind))
+        return position(str(written)), position(str(confirmed))

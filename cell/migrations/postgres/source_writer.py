@@ -1,11 +1,12 @@
 """Changes written to a source, many at once, in one transaction with how far they go.
 
-A session that was cut off may still be at its end when the next one begins. Whoever commits moves the
-position on from where he found it, so that of two only one can.
+A session that was cut off may still be at its end when the next one begins. Whoever commits moves
+the position on from where he found it, so that of two only one can.
 """
 
 import contextlib
 import re
+import time
 from collections.abc import Iterator, Sequence
 
 from cell.migrations.errors import MigrationError, ReverseSyncEndedError
@@ -20,6 +21,9 @@ BYTES_MAX = 1 << 20
 """Of what is sent at once; one change may be larger."""
 CHANGES_MAX = 20_000
 """After so many of them a transaction is committed with the one of the instance that it is in."""
+POSITION_EVERY_S = 10.0
+POSITION_BYTES = 4 * 2**20
+"""So far the position at the source is behind, where only what does not concern it was written."""
 SETTINGS = (
     "SET synchronous_commit = on",
     "SET lock_timeout = '30s'",
@@ -47,10 +51,16 @@ async def remove(session: PsqlSession, name: str) -> None:
 
 
 class SourceWriter:
-    """`applied`: the position of the instance up to which the source has everything."""
+    """`applied`: the position of the instance up to which the source has everything.
 
-    def __init__(self, session: PsqlSession, name: str, *, is_replica: bool) -> None:
+    Some transactions of the instance become one at the source, unless it is to do so `singly`.
+    """
+
+    def __init__(
+        self, session: PsqlSession, name: str, *, is_replica: bool, singly: bool = False
+    ) -> None:
         self.applied = 0
+        self._changes_max = 1 if singly else CHANGES_MAX
         self._session = session
         self._table = f"{identifier(name)}.{TABLE}"
         self._is_replica = is_replica
@@ -60,6 +70,7 @@ class SourceWriter:
         self._changed: list[str | None] = []
         self._changes = 0
         self._reached = 0
+        self._committed_at = 0.0
 
     async def begin(self) -> None:
         """Learns what is at the source."""
@@ -94,13 +105,24 @@ class SourceWriter:
     async def committed(self, end: int) -> None:
         """At the end of a transaction of the instance."""
         self._reached = end
-        if self._changes >= CHANGES_MAX:
+        if self._changes >= self._changes_max:
             await self.commit()
+
+    async def reached(self, position: int) -> None:
+        """Between two transactions, where nothing that concerns the source was written before."""
+        behind = position - self.applied
+        is_due = time.monotonic() - self._committed_at > POSITION_EVERY_S
+        if behind > POSITION_BYTES or (behind > 0 and is_due):
+            self._reached = position
+            self._waiting.append("BEGIN")
+            await self._commit()
 
     async def commit(self) -> None:
         """What was added belongs to transactions that are complete."""
-        if not self._changes:
-            return
+        if self._changes:
+            await self._commit()
+
+    async def _commit(self) -> None:
         former, reached = map(change_stream.written, (self.applied, self._reached))
         number = len(self._changed)
         self._waiting.append(
@@ -112,6 +134,7 @@ class SourceWriter:
         with refusals():
             await self._session.run("COMMIT")
         self.applied, self._changes = self._reached, 0
+        self._committed_at = time.monotonic()
 
     async def _send(self) -> None:
         waiting, changed = self._waiting, self._changed

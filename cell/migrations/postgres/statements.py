@@ -6,8 +6,8 @@ from cell.migrations.errors import ReverseSyncEndedError
 from cell.migrations.postgres.pgoutput import (
     UNCHANGED,
     Change,
-    Column,
     Relation,
+    RelationColumn,
     Row,
     RowChange,
     Truncate,
@@ -95,7 +95,7 @@ def _row_of(table: WritableTable, relation: Relation, row: Row) -> str:
     return f"t.ctid = (SELECT t.ctid FROM ONLY {table.sql} AS t WHERE {all_of_it} LIMIT 1)"  # noqa: S608 - quoted
 
 
-def _key(table: WritableTable, pairs: Iterable[tuple[Column, Value]]) -> Iterator[str]:
+def _key(table: WritableTable, pairs: Iterable[tuple[RelationColumn, Value]]) -> Iterator[str]:
     for column, value in pairs:
         if not column.is_key:
             continue
@@ -107,7 +107,7 @@ def _key(table: WritableTable, pairs: Iterable[tuple[Column, Value]]) -> Iterato
         yield f"t.{identifier(column.name)} {by.operator} {_value(value)}::{by.type}"
 
 
-def _equals(pairs: Iterable[tuple[Column, Value]]) -> Iterator[str]:
+def _equals(pairs: Iterable[tuple[RelationColumn, Value]]) -> Iterator[str]:
     """Not all types have an operator for it, and of some equal values are written differently."""
     for column, value in pairs:
         named = f"t.{identifier(column.name)}"

@@ -270,13 +270,45 @@ def test_a_cutover_is_for_what_is_syncing(house: House, tenant: Tenant, target: 
     house.cell.migrations(target).becomes(migration_id, **told)
     watch(house)
     assert get(house, tenant, target, migration_id)["way_back_until"] is not None
-    # Another can begin; what is kept of this one ends by a cancel.
+    # What is kept of this one ends by a cancel.
     ended = act(house, tenant, target, migration_id, "cancel")
     assert (ended.status_code, ended.json()["status"]) == (202, "completed")
     house.settle()
     shown = get(house, tenant, target, migration_id)
     assert (shown["status"], shown["way_back_until"]) == ("completed", None)
     is_problem(act(house, tenant, target, migration_id, "cancel"), 409)
+
+
+def test_a_way_back_is_kept_from_what_would_lose_it(
+    house: House, tenant: Tenant, target: str
+) -> None:
+    path = f"{tenant.path}/instances/{target}"
+    backup = house.post(f"{path}/backups", tenant.key, json={})
+    house.settle()
+    migration_id = migrating(house, tenant, target)
+    told = {"status": "completed", "verification": compared(), "way_back_until": moment(60)}
+    house.cell.migrations(target).becomes(migration_id, **told)
+    watch(house)
+    _change(house, tenant, target, engine_version="1.4")
+    body = {"mode": "in_place", "confirm_name": "sales"}
+    restored = f"{path}/backups/{backup.json()['id']}/actions/restore"
+    for refused in (
+        start(house, tenant, target),
+        house.request("PATCH", path, tenant.key, json={"engine_version": "1.5"}),
+        house.post(restored, tenant.key, json=body),
+    ):
+        is_problem(refused, 409, "conflict")
+        assert f"while the migration {migration_id} keeps a way back" in refused.json()["detail"]
+    # It goes on where the engine is started anew with the same data.
+    assert house.request("PATCH", path, tenant.key, json={"size": "s0"}).status_code == 202
+    house.settle()
+    assert house.post(f"{path}/actions/pause", tenant.key).status_code == 202
+    house.settle()
+    assert house.request("DELETE", path, tenant.key).status_code == 202
+    house.settle()
+    (shown,) = house.get(f"{tenant.path}/migrations", tenant.key).json()["items"]
+    assert (shown["status"], shown["way_back_until"]) == ("completed", None)
+    assert shown["status_reason"] == "its instance was deleted"
 
 
 @pytest.mark.parametrize("how", ["delete", "erase"])

@@ -65,6 +65,8 @@ class SourceServer:
         return SourceDatabase(self, name)
 
     def start(self) -> None:
+        # Another run of tests may have closed what all of them are in.
+        let_in(self.folder)
         words = [*("-D", str(self.folder / "data"), "-p", str(self.port), "-k", str(self.folder))]
         for each in (*SETTINGS, *self.settings):
             words += ["-c", each]
@@ -134,6 +136,13 @@ class SourceDatabase:
         return [str(name) for query in (slots, publications) for (name,) in self.ask(query)]
 
 
+def let_in(folder: Path) -> None:
+    """The server, which is no root."""
+    for path in (folder, *folder.parents):
+        if path.is_relative_to("/tmp") and path != Path("/tmp"):
+            path.chmod(path.stat().st_mode | 0o011)
+
+
 def _as_nobody() -> list[str]:
     if os.geteuid():
         return []
@@ -146,9 +155,7 @@ def running(folder: Path, major: str, *settings: str) -> Iterator[SourceServer]:
     """With a superuser `super`, and `owner`, who owns databases. Nobody is let in without TLS."""
     source = sources.best(sources.find())[major]
     folder.mkdir(parents=True)
-    for path in (folder, *folder.parents):
-        if path.is_relative_to("/tmp") and path != Path("/tmp"):
-            path.chmod(path.stat().st_mode | 0o011)
+    let_in(folder)
     ca_pem = write_certificates(folder)
     (folder / "password").write_text(PASSWORD)
     if not os.geteuid():

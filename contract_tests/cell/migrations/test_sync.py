@@ -91,7 +91,6 @@ def test_nothing_is_lost_that_a_writer_was_told_is_there(
     writer = Writer(shop)
     writer.start()
     migration_id = syncing(migrating, instance_id, shop)
-    assert cut_over(migrating, instance_id, migration_id, 60) == 409
     # Everything goes on after a kill, and with another credential.
     migrating.kill()
     migrating.start()

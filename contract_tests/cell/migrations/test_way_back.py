@@ -1,16 +1,13 @@
-"""After a cutover the source gets what is written to the instance, as long as a way back is kept."""
+"""After a cutover the source gets what is written to the instance, while a way back is kept."""
 
 import contextlib
-import threading
-import time
+import os
+import signal
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
-from cell.migrations.postgres.tables import ALIKE
 from contract_tests.cell.migrations import source_server
 from contract_tests.cell.migrations.conftest import SOURCE
 from contract_tests.cell.migrations.migration_calls import (
@@ -24,78 +21,18 @@ from contract_tests.cell.migrations.migration_calls import (
 )
 from contract_tests.cell.migrations.source_server import USER, SourceDatabase, SourceServer
 from contract_tests.cell.migrations.test_sync import cut_over, syncing
-from contract_tests.cell.rig import Rig, until
+from contract_tests.cell.migrations.written_after import (
+    EVERY_TYPE,
+    SHOP,
+    SYNCED,
+    WRITTEN,
+    Writer,
+    of_instance,
+    of_source,
+)
+from contract_tests.cell.rig import SMALL, Rig, until
 
 pytestmark = pytest.mark.usefixtures("emptied")
-
-EVERY_TYPE = Path(__file__).with_name("every_type.sql")
-# What a sync blocks without: something that tells rows apart, and no large objects.
-SYNCED = """
-SELECT lo_unlink(4242);
-ALTER TABLE measurements_2025 REPLICA IDENTITY FULL;
-ALTER TABLE measurements_2026_0 REPLICA IDENTITY FULL;
-ALTER TABLE measurements_2026_1 REPLICA IDENTITY FULL;
-ALTER TABLE children REPLICA IDENTITY FULL;
-ALTER TABLE references_it REPLICA IDENTITY FULL;
-ALTER TABLE no_columns REPLICA IDENTITY FULL;
-ALTER TABLE renewed REPLICA IDENTITY FULL;
-CREATE TABLE texts (id citext PRIMARY KEY, told text, large text, at char(7));
-CREATE TABLE whole (n int, j json, f float8, p point, r pair, large text);
-ALTER TABLE whole REPLICA IDENTITY FULL;
-CREATE TABLE kept (a mood[], b text, c int DEFAULT 0, PRIMARY KEY (a, b));
-ALTER TABLE texts ALTER large SET STORAGE EXTERNAL;
-ALTER TABLE whole ALTER large SET STORAGE EXTERNAL;
-INSERT INTO texts SELECT 'Text ' || n, 'a', repeat('x', 20000), 'abc' FROM generate_series(1, 9) n;
-INSERT INTO whole SELECT 1 + n / 3, '{"a": [1 ]}', 'NaN', '(1,2)', '(1,"a,b")', repeat('y', 20000)
-    FROM generate_series(1, 9) n;
-INSERT INTO kept VALUES ('{ok}', E'a\\\\b''c'), ('{}', '');
-"""
-# In the instance, each as a transaction.
-WRITTEN = (
-    "INSERT INTO everything (a, b, c, d, e, f, g, i, j, k, l, m, n, o, p, q, r, s, t, u, x, y, z,"
-    " aa, ab, ac, ad, ae, af, ag, ah, ai, aj, ak, al, am, an, ao, ap, aq, ar, at, au, av, aw, ax,"
-    ' ay, az, ba, bb, bc, bd, "quoted ""name")'
-    " SELECT a, b, c, d, e, f, g, i, j, k, l, m, n, o, p, q, r, s, t, u, x, y, z,"
-    " aa, ab, ac, ad, ae, af, ag, ah, ai, aj, ak, al, am, an, ao, ap, aq, ar, at, au, av, aw, ax,"
-    ' ay, az, ba, bb, bc, bd, "quoted ""name" FROM everything WHERE id = 7',
-    "UPDATE everything SET w = w + 100, g = E'\\\\;''\\n:id' || w WHERE id % 5 = 0",
-    "UPDATE everything SET at = 'happy', r = '1 mon -1 day', av = '(,)', k = '\\x00ff' WHERE id = 8",
-    "DELETE FROM everything WHERE id % 7 = 0",
-    "UPDATE texts SET told = 'b' WHERE id = 'text 1'",
-    "UPDATE texts SET id = 'Moved', told = NULL, at = 'x' WHERE id = 'Text 2'",
-    "UPDATE texts SET large = repeat('z', 30000) WHERE id = 'Text 3'",
-    "DELETE FROM texts WHERE id = 'text 4'",
-    "UPDATE whole SET n = n + 10 WHERE ctid = (SELECT min(ctid) FROM whole WHERE n = 2)",
-    "UPDATE whole SET j = NULL, f = -0.1, r = '(,)' WHERE n = 3",
-    "DELETE FROM whole WHERE ctid = (SELECT min(ctid) FROM whole WHERE n = 2)",
-    "UPDATE kept SET b = 'd', c = 5 WHERE a = '{ok}'; UPDATE kept SET c = 6 WHERE a = '{}'",
-    "UPDATE measurements SET at = at + 365 WHERE at < '2025-08-01'",
-    "DELETE FROM measurements WHERE place = 'p900'",
-    "INSERT INTO measurements SELECT '2026-12-31', 'q' || n, 0.1 FROM generate_series(1, 5) n",
-    "INSERT INTO no_columns DEFAULT VALUES; INSERT INTO renewed VALUES (3); DELETE FROM renewed"
-    " WHERE stays = 1",
-    'DELETE FROM "odd schema"."Odd; table" WHERE "select" IN (3, 50)',
-    'UPDATE "odd schema"."Odd; table" SET "a b" = \'new\' WHERE "select" = 51',
-    "DELETE FROM children; INSERT INTO children VALUES (5, NULL); INSERT INTO parents VALUES (6)",
-    "TRUNCATE measurements_2025",
-    "BEGIN; INSERT INTO renewed SELECT generate_series(1, 3000); ROLLBACK",
-    "INSERT INTO renewed SELECT generate_series(10, 3000)",
-    "SELECT nextval('tickets') FROM generate_series(1, 3)",
-)
-TABLES = """
-SELECT c.oid::regclass::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND n.nspname IN ('public', 'odd schema')
-ORDER BY 1
-"""
-DIGEST = "SELECT count(*), sum(hashtextextended(t.*::text, 0)::numeric) FROM ONLY {} AS t"
-SEQUENCES = "SELECT schemaname, sequencename, last_value FROM pg_sequences ORDER BY 1, 2"
-SHOP = """
-CREATE TABLE stock (item int PRIMARY KEY, count int NOT NULL);
-CREATE TABLE orders (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, told text UNIQUE);
-INSERT INTO stock SELECT n, 0 FROM generate_series(1, 100) n;
-INSERT INTO orders (told) SELECT 'order ' || n FROM generate_series(1, 20) n;
-"""
-Connection = "psycopg.Connection[tuple[Any, ...]]"
 
 
 @pytest.fixture(scope="module")
@@ -109,29 +46,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SourceServer]:
         yield made
 
 
-def contents(connection: "psycopg.Connection[tuple[Any, ...]]") -> dict[str, Any]:
-    for each in ALIKE:
-        connection.execute(each.encode())
-    found: dict[str, Any] = {}
-    for (name,) in connection.execute(TABLES).fetchall():
-        found[name] = connection.execute(DIGEST.format(name).encode()).fetchone()
-    found["sequences"] = connection.execute(SEQUENCES).fetchall()
-    return found
-
-
-def of_source(shop: SourceDatabase) -> dict[str, Any]:
-    with shop.server.connect(USER, shop.name) as connection:
-        return contents(connection)
-
-
-def of_instance(rig: Rig, instance_id: str) -> dict[str, Any]:
-    with client(rig, instance_id) as connection:
-        return contents(connection)
-
-
-def turned_round(
-    rig: Rig, instance_id: str, shop: SourceDatabase, keep_s: int = 3600
-) -> str:
+def turned_round(rig: Rig, instance_id: str, shop: SourceDatabase, keep_s: int = 3600) -> str:
     migration_id = syncing(rig, instance_id, shop)
     assert cut_over(rig, instance_id, migration_id, keep_s) == 200
     seen = status_is(rig, instance_id, migration_id, "completed")
@@ -147,7 +62,7 @@ def caught_up(rig: Rig, instance_id: str, migration_id: str) -> None:
         seen = observed(rig, instance_id, migration_id)
         assert seen["way_back_until"] is not None, seen
         progress = seen["progress"]
-        return progress["updated_at"] > began and progress["lag_bytes"] == 0
+        return bool(progress["updated_at"] > began and progress["lag_bytes"] == 0)
 
     until(is_level, "the source has everything")
     seen = observed(rig, instance_id, migration_id)
@@ -175,7 +90,8 @@ def nothing_left(rig: Rig, instance_id: str, shop: SourceDatabase) -> None:
     unchanged(rig, instance_id)
     with client(rig, instance_id) as connection:
         for catalog in ("pg_replication_slots", "pg_publication", "pg_subscription"):
-            assert connection.execute(f"SELECT * FROM {catalog}".encode()).fetchall() == []
+            counted = f"SELECT count(*) FROM {catalog}"
+            assert connection.execute(counted.encode()).fetchone() == (0,), catalog
 
 
 def test_everything_that_is_written_reaches_the_source(
@@ -195,4 +111,204 @@ def test_everything_that_is_written_reaches_the_source(
     assert shop.ask("SELECT nextval('tickets')") == [(1048,)]
     cancel(migrating, instance_id, migration_id)
     assert ended(migrating, instance_id, migration_id)["reason"] is None
+    nothing_left(migrating, instance_id, shop)
+
+
+def test_nothing_is_applied_twice_or_lost_whatever_is_killed(
+    migrating: Rig, instance_id: str, shop: SourceDatabase
+) -> None:
+    """And nobody else may write to the source: that is found, and ends it."""
+    shop.ask(SHOP)
+    migration_id = turned_round(migrating, instance_id, shop)
+    writer = Writer(migrating, instance_id)
+    writer.start()
+    for _ in range(2):
+        writer.wrote()
+        migrating.kill()
+        writer.wrote()
+        migrating.start()
+    writer.wrote()
+    shop.server.kill()
+    until(
+        lambda: (
+            "cannot be reached" in (observed(migrating, instance_id, migration_id)["reason"] or "")
+        ),
+        "it is told that the source is away",
+    )
+    writer.wrote()
+    shop.server.start()
+    writer.wrote()
+    os.kill(migrating.engine_pid(instance_id), signal.SIGKILL)
+    writer.wrote()
+    with client(migrating, instance_id) as connection:
+        # More than is sent or committed at once, and than fits into the memory of a decoder.
+        connection.execute("INSERT INTO history SELECT n, 'x' FROM generate_series(1, 60000) n")
+        connection.execute("INSERT INTO history VALUES ('large', repeat('abcdefgh', 1000000))")
+    writer.stop()
+    caught_up(migrating, instance_id, migration_id)
+    assert of_source(shop) == of_instance(migrating, instance_id)
+    assert (
+        shop.ask("SELECT count(*) FROM history WHERE what = 'during'")[0][0] >= writer.written > 20
+    )
+
+    shop.ask("DELETE FROM stock WHERE item = 9")
+    with client(migrating, instance_id) as connection:
+        connection.execute("UPDATE stock SET count = 1 WHERE item = 8")
+        connection.execute("UPDATE stock SET count = 1 WHERE item = 9")
+    seen = ended(migrating, instance_id, migration_id)
+    assert seen["reason"] == (
+        "the way back has ended: a row of public.stock that was changed in the instance is not at "
+        "the source: somebody else has written there"
+    )
+    assert shop.ask("SELECT count FROM stock WHERE item = 8") == [(1,)]
+    nothing_left(migrating, instance_id, shop)
+
+
+@contextlib.contextmanager
+def triggers_act(server: SourceServer) -> Iterator[None]:
+    """As with most users that are no superusers."""
+    parameter = "SET ON PARAMETER session_replication_role"
+    with server.connect("super", "postgres") as connection:
+        connection.execute(f"REVOKE {parameter} FROM {USER}".encode())
+        yield
+        connection.execute(f"GRANT {parameter} TO {USER}".encode())
+
+
+CASCADING = """
+CREATE TABLE bought (n int PRIMARY KEY, item int REFERENCES stock ON DELETE CASCADE);
+CREATE FUNCTION noted() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO history VALUES (TG_OP);
+    RETURN NEW;
+END $$;
+CREATE TRIGGER notes AFTER INSERT ON orders FOR EACH ROW EXECUTE FUNCTION noted();
+"""
+
+
+def test_what_would_act_twice_is_refused_until_it_rests(
+    migrating: Rig, instance_id: str, shop: SourceDatabase
+) -> None:
+    shop.ask(SHOP + CASCADING)
+    with triggers_act(shop.server):
+        migration_id = syncing(migrating, instance_id, shop)
+        assert cut_over(migrating, instance_id, migration_id, 60) == 200
+        seen = thrown_back(migrating, instance_id, migration_id)
+        assert (
+            "the foreign key bought_item_fkey of public.bought, the trigger notes" in seen["reason"]
+        )
+        assert "GRANT SET ON PARAMETER session_replication_role" in seen["reason"]
+        assert shop.ask("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'menagerie%'") == []
+    assert cut_over(migrating, instance_id, migration_id, 5) == 200
+    status_is(migrating, instance_id, migration_id, "completed")
+    with client(migrating, instance_id) as connection:
+        connection.execute("INSERT INTO bought VALUES (1, 1), (2, 2)")
+        connection.execute("INSERT INTO orders (told) VALUES ('new')")
+        connection.execute("DELETE FROM stock WHERE item = 2")
+    until(lambda: shop.ask("SELECT count(*) FROM stock") == [(99,)], "it has come")
+    assert of_source(shop) == of_instance(migrating, instance_id)
+    # Its time is over.
+    assert ended(migrating, instance_id, migration_id)["reason"] is None
+    nothing_left(migrating, instance_id, shop)
+
+
+def thrown_back(rig: Rig, instance_id: str, migration_id: str) -> dict[str, Any]:
+    def refused() -> dict[str, Any] | None:
+        seen = observed(rig, instance_id, migration_id)
+        return seen if seen["status"] == "syncing" and seen["reason"] else None
+
+    return dict(until(refused, "the cutover is refused"))
+
+
+def test_a_user_without_rights_over_triggers_can_have_one(
+    migrating: Rig, instance_id: str, shop: SourceDatabase
+) -> None:
+    """And it ends with a change of the schema; no other migration begins meanwhile."""
+    shop.ask(SHOP + "CREATE TABLE bought (n int PRIMARY KEY, item int REFERENCES stock);")
+    with triggers_act(shop.server):
+        migration_id = turned_round(migrating, instance_id, shop)
+        refused = begin(migrating, instance_id, CONNECTION)
+        assert (refused.status_code, "has a way back" in refused.text) == (409, True)
+        migrating.rotate(instance_id, overlap_s=0)
+        with client(migrating, instance_id) as connection:
+            connection.execute("INSERT INTO bought SELECT n, n FROM generate_series(1, 9) n")
+            connection.execute("CREATE INDEX ON bought (item); ANALYZE")
+            connection.execute("BEGIN; INSERT INTO stock VALUES (500, 1)")
+            connection.execute("INSERT INTO bought VALUES (500, 500); COMMIT")
+        migrating.action(instance_id, "pause")
+        until(
+            lambda: (
+                "is not running" in (observed(migrating, instance_id, migration_id)["reason"] or "")
+            ),
+            "it waits for the instance",
+        )
+        migrating.action(instance_id, "resume")
+        caught_up(migrating, instance_id, migration_id)
+        assert of_source(shop) == of_instance(migrating, instance_id)
+        with client(migrating, instance_id) as connection:
+            connection.execute("ALTER TABLE stock ADD place text")
+        seen = ended(migrating, instance_id, migration_id)
+        assert "tables or columns were made, changed or dropped in the instance" in seen["reason"]
+        nothing_left(migrating, instance_id, shop)
+
+
+def test_it_goes_with_its_instance(migrating: Rig, shop: SourceDatabase) -> None:
+    instance_id = migrating.make()
+    shop.ask(SHOP)
+    migration_id = turned_round(migrating, instance_id, shop)
+    # Its engine, which keeps the slot, does not run.
+    migrating.action(instance_id, "pause")
+    migrating.action(instance_id, "delete")
+    assert ended(migrating, instance_id, migration_id)["reason"] == "the instance was deleted"
+    assert shop.ask("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'menagerie%'") == []
+    migrating.put(instance_id)
+    migrating.action(instance_id, "resume")
+    until(lambda: slots(migrating, instance_id) == 0, "its slot has gone")
+    nothing_left(migrating, instance_id, shop)
+
+
+def slots(rig: Rig, instance_id: str) -> int:
+    with client(rig, instance_id) as connection:
+        row = connection.execute("SELECT count(*) FROM pg_replication_slots").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+@pytest.mark.nightly
+def test_more_than_the_instance_keeps_ends_it(migrating: Rig, shop: SourceDatabase) -> None:
+    """A source that is away does not fill the storage of the instance."""
+    instance_id = migrating.make(size={**SMALL, "storage_bytes": 10**9})
+    shop.ask(SHOP)
+    migration_id = turned_round(migrating, instance_id, shop)
+    shop.server.kill()
+    try:
+        with client(migrating, instance_id) as connection:
+            for _ in range(8):
+                connection.execute(
+                    "INSERT INTO history SELECT md5(n::text), repeat('x', 200)"
+                    " FROM generate_series(1, 200000) n"
+                )
+                connection.execute("TRUNCATE history; CHECKPOINT")
+        seen = ended(migrating, instance_id, migration_id)
+        assert "more was written than the instance keeps for it" in seen["reason"]
+        assert "could not be removed at the source" in seen["reason"]
+    finally:
+        shop.server.start()
+    assert slots(migrating, instance_id) == 0
+
+
+@pytest.mark.nightly
+def test_a_source_that_has_forgotten_what_it_had_ends_it(
+    migrating: Rig, instance_id: str, shop: SourceDatabase
+) -> None:
+    """As a replica does that takes over; the instance has not kept what it would need."""
+    shop.ask(SHOP)
+    migration_id = turned_round(migrating, instance_id, shop)
+    with client(migrating, instance_id) as connection:
+        connection.execute("UPDATE stock SET count = 1")
+    caught_up(migrating, instance_id, migration_id)
+    migrating.kill()
+    schema = f"menagerie_back_{migration_id[4:].lower()}"
+    shop.ask(f"UPDATE {schema}.position SET applied = applied - 1")
+    migrating.start()
+    assert "is not as new as it was" in ended(migrating, instance_id, migration_id)["reason"]
     nothing_left(migrating, instance_id, shop)

@@ -78,6 +78,31 @@ def test_a_cutover_that_was_asked_for_is_not_taken_back_by_what_was_before(told:
     assert migration.status == ("cutting_over" if told in before else told)
 
 
+@pytest.mark.parametrize("heard", ["cutting_over", "verifying"])
+def test_a_cutover_that_the_cell_could_not_make_is_taken_back(heard: str) -> None:
+    migration = made("syncing")
+    migration.cut_over(60, NOW)
+    migration.was_observed({**TOLD, "status": heard}, NOW)
+    migration.was_observed({**TOLD, "status": "syncing", "reason": "why"}, NOW)
+    assert (migration.status, migration.status_reason) == ("syncing", "why")
+    migration.cut_over(0, NOW)
+    assert (migration.keep_way_back_s, migration.cutover_at) == (0, NOW)
+
+
+def test_what_is_told_of_a_way_back_is_kept_until_it_has_ended() -> None:
+    migration = made("completed", status_reason=None, way_back_until=NOW)
+    until = "2026-11-26T12:00:00.000Z"
+    progress = {"lag_bytes": 17}
+    told = {**TOLD, "status": "completed", "way_back_until": until, "progress": progress}
+    migration.was_observed({**told, "reason": "held up"}, NOW)
+    assert (migration.status_reason, migration.progress) == ("held up", progress)
+    migration.was_observed({**TOLD, "status": "completed", "reason": "ended"}, NOW)
+    assert (migration.status_reason, migration.progress) == ("ended", progress)
+    assert (migration.status, migration.way_back_until) == ("completed", None)
+    migration.was_observed({**TOLD, "status": "completed", "reason": "later"}, NOW)
+    assert migration.status_reason == "ended"
+
+
 def test_what_is_known_is_not_forgotten_by_an_answer_without_it() -> None:
     migration = made("copying", progress={"bytes_done": 1})
     migration.was_observed({**TOLD, "status": "copying"}, NOW)

@@ -77,7 +77,8 @@ def is_gone(db: Session, instance: Instance, migration: Migration | None) -> Non
     """The cell has nothing of it: it was cancelled, or is lost."""
     if migration is None:
         return
-    migration.way_back_until = None
+    if migration.way_back_until is not None:
+        migration.way_back_until, migration.status_reason = None, LOST
     if not migration.is_open:
         return
     if migration.status == "cancelling":
@@ -93,6 +94,8 @@ def end_with_instance(db: Session, instance: Instance) -> None:
     if migration is not None:
         migration.became_cancelled(DELETED, now(db))
         tell_end(db, instance, migration)
+    if (kept := migrations.way_back(db, instance, lock=True)) is not None:
+        kept.way_back_until, kept.status_reason = None, DELETED
 
 
 def tell_end(db: Session, instance: Instance, migration: Migration) -> None:
