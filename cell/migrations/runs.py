@@ -127,9 +127,12 @@ class MigrationRuns:
             self.resume(instance, record)
 
     async def until_ended(self, record: Migration, within_s: float) -> None:
-        """Or for as long; it goes on then."""
-        if (run := self._runs.get(record.migration_id)) is not None:
-            await asyncio.wait({run.task}, timeout=within_s)
+        """Or for as long; it goes on then. Nobody waits for an engine that is to run again."""
+        run, began = self._runs.get(record.migration_id), time.monotonic()
+        while run is not None and not run.task.done() and time.monotonic() - began < within_s:
+            if record.has_ended and record.way_back_until is None:
+                return
+            await asyncio.wait({run.task}, timeout=LOOK_EVERY_S)
 
     async def _end_instead(
         self, former: MigrationRun | None, instance: HostedInstance, record: Migration

@@ -5,6 +5,7 @@ import contextlib
 import math
 import time
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from cell.migrations.postgres.source import REPEATABLE, PostgresSource, snapshot
 from cell.migrations.postgres.tables import SourceTable, tables
 from cell.migrations.postgres.target import PostgresTarget
 from cell.migrations.record import Migration, MigrationProgress
-from cell.migrations.report import COUNT_MAX, SECONDS_MAX, PreflightReport
+from cell.migrations.report import COUNT_MAX, SECONDS_MAX, PreflightFinding, PreflightReport
 from cell.migrations.source_uri import SourceUri
 from cell.migrations.work import MigrationWork
 from cell.runtime.confined_tools import ConfinedToolError
@@ -144,7 +145,13 @@ class ConnectionMigration(PostgresMigration):
         async with self.source() as made, made.session() as asked:
             facts = await preflight.gather(asked, self.target)
             syncs = self.record.mode == "copy_and_sync"
-            return await in_own_thread(partial(preflight.report, facts, self.target, syncs=syncs))
+            making = partial(preflight.report, facts, self.target, syncs=syncs)
+            found = await in_own_thread(making)
+            return replace(found, findings=(*found.findings, *await self.further(made)))
+
+    async def further(self, there: PostgresSource) -> Sequence[PreflightFinding]:  # noqa: ARG002 - of a sync
+        """What else is to be known before it begins."""
+        return ()
 
     async def copy(self) -> None:
         await self.create()

@@ -111,6 +111,15 @@ class ReverseSync:
     def name(self) -> str:
         return name_of(self._work.record)
 
+    async def check(self, there: PostgresSource) -> bool:
+        """Whether triggers rest at the source. Raises MigrationError where no way back is kept."""
+        if await self._target.as_server(WAL_LEVEL, database="postgres") != [("logical",)]:
+            raise MigrationError(
+                "the engine of the instance was started by an earlier version; cancel the "
+                "migration, pause and resume the instance, and begin anew, or cut over without one"
+            )
+        return await writable.check(there)
+
     # Made in the cutover, in the new database.
 
     async def prepare(self, there: PostgresSource, tables: Sequence[SourceTable]) -> None:
@@ -125,12 +134,7 @@ class ReverseSync:
 
     async def _prepare(self, there: PostgresSource, tables: Sequence[SourceTable]) -> None:
         record, target, name = self._work.record, self._target, identifier(self.name)
-        if await target.as_server(WAL_LEVEL, database="postgres") != [("logical",)]:
-            raise MigrationError(
-                "the engine of the instance was started by an earlier version; cancel the "
-                "migration, pause and resume the instance, and begin anew, or cut over without one"
-            )
-        is_replica = await writable.check(there)
+        is_replica = await self.check(there)
         record.made[MADE] = self.name
         self._work.save()
         await self.clear(there)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from cell.migrations.errors import MigrationError, NotCaughtUpError
+from cell.migrations.errors import MigrationError, NotCaughtUpError, SourceUnreachableError
 from cell.migrations.postgres import copying, reverse_sync, syncing
 from cell.migrations.postgres.migration import ConnectionMigration
 from cell.migrations.postgres.quoting import identifier
@@ -23,6 +23,7 @@ from cell.migrations.postgres.tables import (
     tables,
 )
 from cell.migrations.record import MigrationProgress
+from cell.migrations.report import PreflightFinding
 from cell.migrations.server_socket import ServerSocket
 
 LOOK_EVERY_S = 1.0
@@ -41,6 +42,16 @@ class SyncMigration(ConnectionMigration):
     @property
     def name(self) -> str:
         return f"menagerie_{self.record.suffix}"
+
+    async def further(self, there: PostgresSource) -> Sequence[PreflightFinding]:
+        try:
+            await self.way_back().check(there)
+        except SourceUnreachableError:
+            raise
+        except MigrationError as error:
+            said = f"a cutover cannot keep a way back: {error}"
+            return [PreflightFinding("info", "no_way_back", said)]
+        return ()
 
     async def copy(self) -> None:
         """All that the slot's snapshot sees; then the subscription goes on from there."""
