@@ -206,14 +206,9 @@ class ReverseSync:
             known = set(await sequences(asked))
             named = literal(self.name)
             await self._target.as_server(END_DECODER.format(name=named), database="postgres")
-            try:
-                stream = await stack.enter_async_context(self._stream(writer.applied))
-                works()
-                await self._follow(stream, writer, near, known)
-            except MessageTooLargeError as error:
-                raise ReverseSyncEndedError(
-                    f"a row of more than {ROW_BYTES_MAX >> 20} MiB was written"
-                ) from error
+            stream = await stack.enter_async_context(self._stream(writer.applied))
+            works()
+            await self._follow(stream, writer, near, known)
 
     @contextlib.asynccontextmanager
     async def _source(self) -> AsyncIterator[PostgresSource]:
@@ -227,6 +222,10 @@ class ReverseSync:
                 made = ChangeStream(connection)
                 await made.start(self.name, after)
                 yield made
+        except MessageTooLargeError as error:
+            raise ReverseSyncEndedError(
+                f"a row of more than {ROW_BYTES_MAX >> 20} MiB was written"
+            ) from error
         except NotRunningError as error:
             raise MigrationError("the engine of the instance does not respond") from error
 

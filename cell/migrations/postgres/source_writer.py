@@ -83,10 +83,6 @@ class SourceWriter:
                 raise ReverseSyncEndedError("its position was removed at the source")
             self.applied = change_stream.position(str(found[0]))
 
-    @property
-    def has_changes(self) -> bool:
-        return bool(self._changes)
-
     async def add(self, change: Change) -> None:
         text = statements.statement(self._tables, change, len(self._changed))
         relation = change.relations[0] if isinstance(change, Truncate) else change.relation

@@ -307,6 +307,21 @@ def test_more_than_the_instance_keeps_ends_it(migrating: Rig, shop: SourceDataba
 
 
 @pytest.mark.nightly
+def test_a_row_that_is_too_large_ends_it(
+    migrating: Rig, instance_id: str, shop: SourceDatabase
+) -> None:
+    shop.ask(SHOP)
+    migration_id = turned_round(migrating, instance_id, shop)
+    with client(migrating, instance_id) as connection:
+        connection.execute("INSERT INTO history VALUES ('fits', repeat('x', 16000000))")
+        connection.execute("INSERT INTO history VALUES ('does not', repeat('x', 17000000))")
+    seen = ended(migrating, instance_id, migration_id)
+    assert seen["reason"] == "the way back has ended: a row of more than 16 MiB was written"
+    assert shop.ask("SELECT what FROM history") == [("fits",)]
+    nothing_left(migrating, instance_id, shop)
+
+
+@pytest.mark.nightly
 def test_a_source_that_has_forgotten_what_it_had_ends_it(
     migrating: Rig, instance_id: str, shop: SourceDatabase
 ) -> None:
