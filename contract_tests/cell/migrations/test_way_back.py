@@ -272,8 +272,16 @@ def test_it_goes_with_its_instance(migrating: Rig, shop: SourceDatabase) -> None
     assert shop.ask("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'menagerie%'") == []
     migrating.put(instance_id)
     migrating.action(instance_id, "resume")
-    until(lambda: slots(migrating, instance_id) == 0, "its slot has gone")
+    until(lambda: not publications(migrating, instance_id), "slot and publication have gone")
     nothing_left(migrating, instance_id, shop)
+
+
+def publications(rig: Rig, instance_id: str) -> int:
+    """Removed after the slot."""
+    with client(rig, instance_id) as connection:
+        row = connection.execute("SELECT count(*) FROM pg_publication").fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def slots(rig: Rig, instance_id: str) -> int:
