@@ -179,7 +179,7 @@ def _storage(size: Size) -> dict[str, str]:
     storage = size.storage_bytes
     return {
         LIMIT: str(storage),
-        # For the way back of a migration; what that costs was measured (decision 0050).
+        # For the way back of a migration; what that costs was measured (decision 0053).
         "wal_level": "logical",
         "max_wal_size": _mib(_within(96 * MIB, storage // 10, 8 * GIB)),
         "min_wal_size": _mib(_within(32 * MIB, storage // 100, GIB)),

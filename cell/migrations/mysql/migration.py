@@ -15,7 +15,7 @@ from typing import BinaryIO, Final
 
 import orjson
 
-from cell.engines.driver import Contents
+from cell.engines.contents import Contents
 from cell.engines.mysql import examination
 from cell.instances.verification import ScratchInstance
 from cell.migrations import conduit as conduits
