@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import structlog
 
-from cell.backups.copying import Copying, Listing
 from cell.backups.manifest import BackupName
+from cell.backups.object_copies import Copying, Listing
 from cell.backups.repository import Repository
 from cell.backups.sealed_objects import DamagedError
 from cell.backups.store import StoreError

@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from cell.backups.copying import Copying
 from cell.backups.keys import BackupKeys
+from cell.backups.object_copies import Copying
 from cell.backups.sealed_objects import DamagedError
 from cell.backups.wal_names import HISTORY, PARTIAL, Segment, of_chain
 from cell.instances.copied import Copied, WalCopy

@@ -25,7 +25,7 @@ from cell.migrations.errors import MigrationError
 from cell.migrations.mysql import digests, facts, preflight, session
 from cell.migrations.mysql.digests import TableDigest
 from cell.migrations.mysql.lent_session import LentSession
-from cell.migrations.mysql.preflight import APP, Comparison
+from cell.migrations.mysql.preflight import APP, BothSides
 from cell.migrations.mysql.session import SourceSession
 from cell.migrations.mysql_dumps import MySQLDumpMigration
 from cell.migrations.record import MigrationProgress
@@ -68,7 +68,7 @@ class MySQLCopyMigration(MySQLDumpMigration):
                 f"the source did not answer within {self._silence_s:.0f} s what the preflight asked"
             ) from error
         supported = await self.driver.supported(instance.site)
-        compared = Comparison(found, supported, instance, self.conduit.source.database)
+        compared = BothSides(found, supported, instance, self.conduit.source.database)
         made = await in_own_thread(preflight.report, compared)
         return PreflightReport(
             *(made.engine, made.version, made.size_bytes),

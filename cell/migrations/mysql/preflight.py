@@ -29,7 +29,7 @@ GRANT = "GRANT {right} ON {database}.* TO the user of the source"
 
 
 @dataclass(frozen=True)
-class Comparison:
+class BothSides:
     """What was asked of both sides. `database` is that of the URI, or empty."""
 
     facts: MySQLFacts
@@ -38,7 +38,7 @@ class Comparison:
     database: str
 
 
-def report(compared: Comparison) -> PreflightReport:
+def report(compared: BothSides) -> PreflightReport:
     facts = compared.facts
     found = [*_of_databases(compared), *sizes(facts.size_bytes, compared.instance)]
     found += [*_of_version(compared), *_of_tables(compared), *_of_code(facts), *_of_rights(facts)]
@@ -46,7 +46,7 @@ def report(compared: Comparison) -> PreflightReport:
     return PreflightReport(engine, facts.version, facts.size_bytes, tuple(found))
 
 
-def _of_databases(compared: Comparison) -> Findings:
+def _of_databases(compared: BothSides) -> Findings:
     facts, wanted = compared.facts, compared.database
     if wanted.lower() in SYSTEMS:
         told = f"the database {wanted} is the server's own"
@@ -74,7 +74,7 @@ def _of_databases(compared: Comparison) -> Findings:
         yield PreflightFinding("warning", "names_by_case", told, remedy)
 
 
-def _of_version(compared: Comparison) -> Findings:
+def _of_version(compared: BothSides) -> Findings:
     facts, own = compared.facts, release(compared.supported.version)
     if facts.number < OLDEST:
         yield PreflightFinding(
@@ -101,7 +101,7 @@ def _of_version(compared: Comparison) -> Findings:
         )
 
 
-def _of_tables(compared: Comparison) -> Findings:
+def _of_tables(compared: BothSides) -> Findings:
     facts, supported = compared.facts, compared.supported
     for table in facts.rows:
         yield from _of_engine(table, supported)

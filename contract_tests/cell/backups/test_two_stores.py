@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cell.backups import two_stores, variables, writing
-from cell.backups.copying import Copying, listing
 from cell.backups.manifest import BackupName, Manifest
+from cell.backups.object_copies import Copying, listing
 from cell.backups.sealed_objects import DamagedError
 from cell.backups.store import MissingError, ReadsObjects, Store, StoreEntry, StoreError
 from cell.backups.two_stores import TwoStores

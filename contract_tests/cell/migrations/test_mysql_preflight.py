@@ -13,7 +13,7 @@ from cell.migrations.errors import MigrationError
 from cell.migrations.mysql import preflight
 from cell.migrations.mysql.facts import MySQLFacts, MySQLObject, MySQLTable, databases
 from cell.migrations.mysql.grants import Grants
-from cell.migrations.mysql.preflight import Comparison
+from cell.migrations.mysql.preflight import BothSides
 from cell.migrations.mysql.session import SourceSession
 
 SUPPORTED = Supported(
@@ -42,7 +42,7 @@ def found(database: str = "shop", storage_bytes: int = 10**9, **facts: Any) -> d
     record = SimpleNamespace(spec=SimpleNamespace(size=size))
     instance = cast("HostedInstance", SimpleNamespace(record=record))
     given = MySQLFacts(**{**known, **facts})
-    made = preflight.report(Comparison(given, SUPPORTED, instance, database))
+    made = preflight.report(BothSides(given, SUPPORTED, instance, database))
     return {each.code: each.severity for each in made.findings}
 
 
