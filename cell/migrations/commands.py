@@ -25,6 +25,8 @@ FORMATS = {
     "duckdb": {"duckdb"},
 }
 """By engine that takes migrations: the files that it takes."""
+FOLLOWING = frozenset({"postgres", "resp"})
+"""What engines speak that can go on with the changes of a source."""
 END_WITHIN_S = 15.0
 DELETED = "the instance was deleted"
 TAKEN = (
@@ -196,5 +198,7 @@ def _check(instance: HostedInstance, made: Migration) -> None:
         raise Conflict(f"{instance.driver.engine} takes no {made.format}; {TAKEN}")
     if made.kind == "connection" and instance.driver.protocol not in PROTOCOLS:
         raise Conflict(f"{instance.driver.engine} takes files only; {TAKEN}")
+    if made.mode == "copy_and_sync" and instance.driver.protocol not in FOLLOWING:
+        raise Conflict(f"{instance.driver.engine} follows no source; use the mode copy")
     if made.mode == "copy_and_sync" and made.kind == "upload":
         raise Conflict("a file has no changes to sync; use the mode copy")

@@ -41,6 +41,7 @@ def told(host: Installation, path: str) -> dict[str, Any]:
     return dict(answer.json())
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_what_was_copied_comes_back(
     hosts: tuple[Installation, Installation], tmp_path: Path

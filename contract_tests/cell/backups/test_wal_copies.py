@@ -44,6 +44,7 @@ def copying(tmp_path: Path) -> Iterator[Copying]:
         yield Copying(rig, first, second)
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("engine", one_in(3, ["postgres", "mariadb", "valkey"]))
 def test_a_moment_is_had_from_the_copy(copying: Copying, engine: str) -> None:
@@ -104,6 +105,7 @@ def test_wal_is_copied_as_it_is_archived_and_removed(copying: Copying) -> None:
     assert files(copying.second) == files(copying.first) == {}
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_a_killed_cell_goes_on_with_wal(copying: Copying) -> None:
     rig = copying.rig
@@ -122,6 +124,7 @@ def test_a_killed_cell_goes_on_with_wal(copying: Copying) -> None:
     copying.first.mkdir()
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_what_is_damaged_keeps_nothing_later_from_being_copied(copying: Copying) -> None:
     rig = copying.rig

@@ -194,6 +194,7 @@ def test_a_killed_cell_goes_on(migrating: Rig, target_id: str, source: RedisServ
     assert_equal(migrating, target_id, source)
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_a_connection_that_breaks_off(migrating: Rig, target_id: str, source: RedisServer) -> None:
     with writing(source) as ended:

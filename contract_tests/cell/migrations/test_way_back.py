@@ -186,6 +186,7 @@ CREATE TRIGGER notes AFTER INSERT ON orders FOR EACH ROW EXECUTE FUNCTION noted(
 """
 
 
+@pytest.mark.nightly
 def test_what_would_act_twice_is_refused_until_it_rests(
     migrating: Rig, instance_id: str, shop: SourceDatabase
 ) -> None:
@@ -229,6 +230,7 @@ def thrown_back(rig: Rig, instance_id: str, migration_id: str) -> dict[str, Any]
     return dict(until(refused, "the cutover is refused"))
 
 
+@pytest.mark.nightly
 def test_a_user_without_rights_over_triggers_can_have_one(
     migrating: Rig, instance_id: str, shop: SourceDatabase
 ) -> None:
@@ -261,6 +263,7 @@ def test_a_user_without_rights_over_triggers_can_have_one(
         nothing_left(migrating, instance_id, shop)
 
 
+@pytest.mark.nightly
 def test_it_goes_with_its_instance(migrating: Rig, shop: SourceDatabase) -> None:
     instance_id = migrating.make()
     shop.ask(SHOP)
