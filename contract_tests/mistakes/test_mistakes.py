@@ -83,7 +83,9 @@ def test_a_mistake_can_still_be_made(mistake: Mistake) -> None:
 @each
 def test_a_mistake_fails_the_test_that_is_there_for_it(checkout: Path, mistake: Mistake) -> None:
     with mistake.made(checkout):
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "-n0", mistake.tests(checkout)]
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-n0"]
+        # What judges may itself be left to the night.
+        command += ["-m", "", mistake.tests(checkout)]
         # Where the product's own word excuses nothing, or some would be skipped.
         surroundings = {**os.environ, "CI": "true"}
         done = subprocess.run(
