@@ -8,6 +8,7 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import Final
 
+from cell.backups import writing
 from cell.backups.manifest import (
     MANIFEST,
     MANIFEST_BYTES_MAX,
@@ -111,9 +112,8 @@ class Copying:
             raise StoreError("the second store of backups gives back something else than was given")
 
     def remove(self, name: BackupName) -> None:
-        """Its manifest first: what is left of one that was broken off does not count."""
-        self.second.remove([name.manifest])
-        self.second.remove_all(name.prefix)
+        """The copy of a backup."""
+        writing.remove(self.second, name)
 
 
 def listing(store: Store, instance_id: str) -> Listing:

@@ -216,12 +216,8 @@ class Repository:
             own.end()
 
     async def remove(self, name: BackupName) -> None:
-        """Its manifest first: what is left of one that was broken off does not count."""
-        await in_own_thread(self._remove, name)
-
-    def _remove(self, name: BackupName) -> None:
-        self._store.remove([name.manifest])
-        self._store.remove_all(name.prefix)
+        """From the store that backups are written to."""
+        await in_own_thread(writing.remove, self._store, name)
 
     async def incomplete(self, instance_id: str) -> list[BackupName]:
         """Those of which there are parts and no manifest."""

@@ -98,14 +98,20 @@ class EitherStore:
 
 def open_stores(settings: CellSettings, home: Path) -> TwoStores:
     """Neither is reached before it is used. Both together are as fast as the settings say."""
-    rate = Rate(settings.backup_bytes_per_s)
-    first = Store(
+    return stores_at(
         settings.backup_store_url or (home / "backups").as_uri(),
+        settings.backup_copy_store_url,
         makes_folder=not settings.backup_store_url,
-        rate=rate,
+        rate=Rate(settings.backup_bytes_per_s),
     )
-    url = settings.backup_copy_store_url
-    return TwoStores(first, Store(url, rate=rate, is_second=True) if url else None)
+
+
+def stores_at(
+    url: str, second_url: str, *, makes_folder: bool, rate: Rate | None = None
+) -> TwoStores:
+    """By their URLs; the second one's is empty where there is none."""
+    second = Store(second_url, rate=rate, is_second=True) if second_url else None
+    return TwoStores(Store(url, makes_folder=makes_folder, rate=rate), second)
 
 
 def attempt(store: ReadsObjects | EitherStore, read: Callable[[ReadsObjects], T]) -> T:

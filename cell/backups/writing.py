@@ -13,7 +13,7 @@ import zstandard
 
 from cell.backups.manifest import BackupName, Part, StoredContent
 from cell.backups.sealed_objects import seal
-from cell.backups.store import WritesObjects
+from cell.backups.store import Store, WritesObjects
 from cell.runtime import budget, engine_files
 from cell.runtime.side_digest import SideDigest
 
@@ -107,6 +107,12 @@ def write(
         compressing.flush(zstandard.FLUSH_FRAME)
         written = parts.finish()
         return StoredContent(stream.size_bytes, digest.hexdigest(), written)
+
+
+def remove(store: Store, name: BackupName) -> None:
+    """Its manifest first: what is left of one that was broken off does not count."""
+    store.remove([name.manifest])
+    store.remove_all(name.prefix)
 
 
 def _pack(folder: Path, stream: _Stream) -> None:

@@ -116,6 +116,11 @@ def copy_target(plan: Plan, chosen: str | None) -> str:
     return chosen if chosen is not None and chosen in copy_targets(plan) else NO_COPIES
 
 
+def is_copied(plan: Plan, chosen: str | None) -> bool:
+    """Whether backups are copied, with that copy target chosen."""
+    return copy_target(plan, chosen) != NO_COPIES
+
+
 def check_overrides(plan: Plan, asked: Mapping[str, Any]) -> list[Violation]:
     """Everything wrong with what is to be chosen."""
     found: list[Violation] = []

@@ -61,18 +61,18 @@ def into_store(settings: Settings, passphrase: str, kind: Kind) -> MadeBackup:
 
     Also into the second store, if there is one: whichever is away, the other one gets it.
     """
-    first, second = stores_of(settings)
+    stores = stores_of(settings)
     faults: list[StoreError | DamagedError] = []
     stored = 0
     with _collected(settings) as (folder, contents):
         name, key = archives.new_name(contents.cell_id), ArchiveKey.new(passphrase)
-        for store in filter(None, (first, second)):
+        for store in filter(None, (stores.first, stores.second)):
             try:
                 stored = _write(store, name, folder, key, kind)
             except (StoreError, DamagedError) as error:
                 faults.append(error)
                 continue
-            if store is first:
+            if store is stores.first:
                 last_made.note(settings.root, name.backup_id, settings.backup_store)
             _thin_out(store, contents.cell_id)
         if faults:

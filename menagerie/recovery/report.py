@@ -9,8 +9,8 @@ from ulid import ULID
 
 from cell.backups import catalogue
 from cell.backups.manifest import BackupName
-from cell.backups.store import Store, StoreError
-from cell.backups.two_stores import TwoStores
+from cell.backups.store import StoreError
+from cell.backups.two_stores import TwoStores, stores_at
 from cell.timestamps import moment
 from menagerie.settings import Settings
 from storage.database import Database
@@ -56,7 +56,7 @@ def look(settings: Settings, database: Database, **made: str) -> RecoveryReport:
     found: dict[str, BackupName] = {}
     fault = None
     try:
-        found = catalogue.newest(TwoStores(*stores_of(settings)))
+        found = catalogue.newest(stores_of(settings))
     except (StoreError, OSError) as error:
         fault = str(error)
     return RecoveryReport(
@@ -70,11 +70,13 @@ def look(settings: Settings, database: Database, **made: str) -> RecoveryReport:
     )
 
 
-def stores_of(settings: Settings) -> tuple[Store, Store | None]:
-    """The store of backups, and the second one where there is one."""
-    url = settings.backup_copy_store_url
-    first = Store(settings.backup_store, makes_folder=not settings.backup_store_url)
-    return first, Store(url, is_second=True) if url else None
+def stores_of(settings: Settings) -> TwoStores:
+    """As the operator named them."""
+    return stores_at(
+        settings.backup_store,
+        settings.backup_copy_store_url,
+        makes_folder=not settings.backup_store_url,
+    )
 
 
 def _known(database: Database) -> list[FoundInstance]:

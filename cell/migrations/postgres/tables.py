@@ -58,11 +58,25 @@ ALIKE = (
 
 
 @dataclass(frozen=True)
-class SourceTable:
-    """`has_key`: whether changes of its rows can be told apart."""
+class NamedObject:
+    """`sql` as it stands in statements, `shown` as people read it."""
 
     schema: str
     name: str
+
+    @property
+    def sql(self) -> str:
+        return qualified(self.schema, self.name)
+
+    @property
+    def shown(self) -> str:
+        return shown(self.schema, self.name)
+
+
+@dataclass(frozen=True)
+class SourceTable(NamedObject):
+    """`has_key`: whether changes of its rows can be told apart."""
+
     persistence: str
     size_bytes: int
     rows: int
@@ -71,30 +85,13 @@ class SourceTable:
     columns: tuple[str, ...]
 
     @property
-    def sql(self) -> str:
-        return qualified(self.schema, self.name)
-
-    @property
-    def shown(self) -> str:
-        return shown(self.schema, self.name)
-
-    @property
     def listed_columns(self) -> str:
         return ", ".join(map(identifier, self.columns))
 
 
 @dataclass(frozen=True)
-class Sequence:
-    schema: str
-    name: str
-
-    @property
-    def sql(self) -> str:
-        return qualified(self.schema, self.name)
-
-    @property
-    def shown(self) -> str:
-        return shown(self.schema, self.name)
+class Sequence(NamedObject):
+    """Of numbers."""
 
 
 async def tables(session: PsqlSession) -> list[SourceTable]:

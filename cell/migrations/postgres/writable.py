@@ -6,9 +6,8 @@ from typing import Any
 
 from cell.migrations.errors import MigrationError
 from cell.migrations.postgres.psql import PsqlSession, QueryError
-from cell.migrations.postgres.quoting import qualified, shown
 from cell.migrations.postgres.source import PostgresSource
-from cell.migrations.postgres.tables import USERS
+from cell.migrations.postgres.tables import USERS, NamedObject
 
 NAMES_SHOWN = 5
 REPLICA = "SET session_replication_role = replica"
@@ -87,22 +86,12 @@ class KeyColumn:
 
 
 @dataclass(frozen=True)
-class WritableTable:
+class WritableTable(NamedObject):
     """`columns` are those with values of their own; of an `always` one no update sets the value."""
 
-    schema: str
-    name: str
     columns: frozenset[str]
     always: frozenset[str]
     key: dict[str, KeyColumn]
-
-    @property
-    def sql(self) -> str:
-        return qualified(self.schema, self.name)
-
-    @property
-    def shown(self) -> str:
-        return shown(self.schema, self.name)
 
 
 async def tables(session: PsqlSession) -> dict[tuple[str, str], WritableTable]:

@@ -91,7 +91,7 @@ def _is_told_otherwise(each: Scheduled) -> bool:
 
 def _copies_are_told_otherwise(each: Scheduled) -> bool:
     """The same of copies of its backups, which need a second store."""
-    wanted = rules.copy_target(PLANS[each.plan], each.copy_target) != rules.NO_COPIES
+    wanted = rules.is_copied(PLANS[each.plan], each.copy_target)
     return bool(each.has_second_store) and wanted != bool(each.is_copied)
 
 

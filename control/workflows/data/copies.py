@@ -55,7 +55,7 @@ def _tell(op: Operation) -> Answer:
 def is_wanted(db: Session, instance: Instance) -> bool:
     plan = PLANS[organizations.fetch(db, instance.org_id).plan]
     chosen = backup_settings.of_instance(db, instance).copy_target
-    return rules.copy_target(plan, chosen) != rules.NO_COPIES
+    return rules.is_copied(plan, chosen)
 
 
 def has_second_store(db: Session, instance: Instance) -> bool:

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from control.cells.answer_checks import Answer
 from control.cells.client import CellUnavailable
 from control.policy import backups, recovery
-from control.policy.plans import PLANS, Plan
+from control.policy.plans import PLANS
 from control.policy.sizes import SIZES
 from control.services import Services
 from control.work import Operation
@@ -121,6 +121,7 @@ def specification(db: Session, services: Services, instance: Instance) -> dict[s
     """All that a cell must know to run the instance."""
     plan = PLANS[organizations.fetch(db, instance.org_id).plan]
     owner = memberships.first_owner(db, instance.org_id)
+    chosen = backup_settings.of_instance(db, instance)
     return {
         "engine": instance.engine,
         "engine_version": instance.engine_version,
@@ -133,21 +134,14 @@ def specification(db: Session, services: Services, instance: Instance) -> dict[s
         "source_backup": None,
         "source_at": None,
         "continuous_archiving": recovery.is_archived(
-            plan,
-            instance.engine,
-            backup_settings.of_instance(db, instance).continuous_archiving,
+            plan, instance.engine, chosen.continuous_archiving
         ),
-        **_copied(plan, backup_settings.of_instance(db, instance).copy_target),
+        # A cell of an earlier version knows no copies.
+        **({"backups_copied": True} if backups.is_copied(plan, chosen.copy_target) else {}),
         # A cell need not know which organization it is, nor whose.
         "tenant": _opaque(instance.org_id),
         "person": "" if owner is None else _opaque(owner),
     }
-
-
-def _copied(plan: Plan, chosen: str | None) -> dict[str, bool]:
-    """Left out where it is not wanted: a cell of an earlier version knows no copies."""
-    wanted = backups.copy_target(plan, chosen) != backups.NO_COPIES
-    return {"backups_copied": True} if wanted else {}
 
 
 def network_settings(db: Session, instance: Instance, network: Network) -> dict[str, Any]:
