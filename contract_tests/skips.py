@@ -30,7 +30,6 @@ LISTED: Final = {
     r"a small (disk|file system) cannot be mounted|no file system can be mounted": "tried by mount",
     r"other users make no sandboxes here": "tried by bubblewrap",
     r"prlimit cannot be used here|no IPv6 loopback|this machine has one CPU": "of the machine",
-    r"before Linux 6\.12 slices": "of the kernel",
     r"only ext4 places folders|does not run Debian": "of the file system, of the distribution",
 }
 # Told by the product, and believed where the kernel itself cannot do it. By what is told:

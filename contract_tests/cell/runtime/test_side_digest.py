@@ -2,20 +2,16 @@
 
 import asyncio
 import contextlib
-import ctypes
 import hashlib
 import os
-import platform
-import struct
 import threading
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cell.runtime.own_threads import in_own_thread, in_quiet_thread
-from cell.runtime.priority import LONG_SLICE_NS, QUIET
+from cell.runtime.priority import QUIET
 from cell.runtime.side_digest import SideDigest
 
 
@@ -23,17 +19,9 @@ def niceness() -> int:
     return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
 
 
-def slice_ns() -> int:
-    """Since Linux 6.12; 0 before."""
-    number = {"x86_64": 315, "aarch64": 275}[platform.machine()]
-    attributes = ctypes.create_string_buffer(48)
-    assert ctypes.CDLL(None).syscall(number, 0, attributes, len(attributes), 0) == 0
-    return int(struct.unpack("=IIQiIQQQ", attributes.raw)[5])
-
-
-def of_a_thread_begun_here(ask: Callable[[], int]) -> int:
+def of_a_thread_begun_here() -> int:
     found: list[int] = []
-    thread = threading.Thread(target=lambda: found.append(ask()))
+    thread = threading.Thread(target=lambda: found.append(niceness()))
     thread.start()
     thread.join()
     return found[0]
@@ -69,16 +57,6 @@ def test_quiet_work_and_what_it_starts_give_way() -> None:
     own = niceness()
     lowered = max(own, QUIET)
     assert asyncio.run(in_quiet_thread(niceness)) == lowered
-    assert asyncio.run(in_quiet_thread(of_a_thread_begun_here, niceness)) == lowered
+    assert asyncio.run(in_quiet_thread(of_a_thread_begun_here)) == lowered
     assert asyncio.run(in_own_thread(niceness)) == own
     assert niceness() == own
-
-
-@pytest.mark.skipif(slice_ns() == 0, reason="before Linux 6.12 slices have one length")
-def test_whoever_wakes_up_takes_the_processor_from_quiet_work() -> None:
-    """That is so because its slice is the longer one."""
-    own = slice_ns()
-    assert own < LONG_SLICE_NS
-    assert asyncio.run(in_quiet_thread(slice_ns)) == LONG_SLICE_NS
-    assert asyncio.run(in_quiet_thread(of_a_thread_begun_here, slice_ns)) == LONG_SLICE_NS
-    assert asyncio.run(in_own_thread(slice_ns)) == own
