@@ -23,8 +23,7 @@ FIRST: Final = ("end_to_end", "engines", "cell", "isolation", "api", "gateway", 
 # In seconds of a CPU, roughly; what is not listed takes less than ten, by the number of its tests.
 SECONDS: Final = {
     "end_to_end": {
-        "test_fresh_machines": 60,
-        "test_lost_host": 25,
+        "test_fresh_machines": 25,
         "test_command_line": 18,
         "test_killed_control_plane": 15,
         "test_newcomer": 13,

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import HealthCheck, settings
 from requests.auth import HTTPBasicAuth
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
+from contract_tests import drawn
 from contract_tests.duckdb.process import PASSWORD, digest, until
 from instance_services.duckdb.database import EngineLimits
 from instance_services.duckdb.engine import SerialExecutor
@@ -58,10 +60,9 @@ def _call(case: Any, base_url: str) -> None:
 _SETTINGS = settings(deadline=None, database=None, suppress_health_check=list(HealthCheck))
 
 
-@schema.parametrize()
-@settings(_SETTINGS, max_examples=6)
-def test_every_answer_is_one_the_document_names(case: Any, base_url: str) -> None:
-    _call(case, base_url)
+@pytest.mark.parametrize("operation", drawn.operations(schema), ids=drawn.name_of)
+def test_every_answer_is_one_the_document_names(operation: Any, base_url: str) -> None:
+    drawn.ask_a_few(operation, partial(_call, base_url=base_url), examples=6)
 
 
 @pytest.mark.nightly

@@ -72,6 +72,10 @@ def take_away(installation: Installation) -> None:
     shutil.rmtree(installation.home)
 
 
+# Three engines on two hosts, one after the other: by day each part is shown where it is tested.
+pytestmark = pytest.mark.nightly
+
+
 @pytest.fixture(scope="module")
 def lost(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lost]:
     folder = tmp_path_factory.mktemp("lost")

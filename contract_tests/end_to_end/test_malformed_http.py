@@ -113,7 +113,7 @@ def server(request: pytest.FixtureRequest) -> Server:
     return found
 
 
-@pytest.mark.parametrize("name", one_in(3, REFUSED))
+@pytest.mark.parametrize("name", one_in(6, REFUSED))
 def test_what_is_no_request_is_refused_in_form(server: Server, name: str) -> None:
     sent, status, code = REFUSED[name]
     (answer,) = exchanged(server.address, sent)

@@ -40,6 +40,7 @@ def say_in_latin(lent: Subject, statement: str) -> None:
         connection.execute(statement.encode())
 
 
+@pytest.mark.nightly
 @newest_lent
 def test_a_setting_that_client_libraries_cannot_read_is_reset(lent: Subject) -> None:
     """A server reports some at each login, and libpq takes no such message over 30,000 bytes."""

@@ -36,6 +36,7 @@ def _newest(subject: Subject) -> str:
     return version
 
 
+@pytest.mark.nightly
 @upgraded
 def test_an_upgrade_takes_settings_along_and_does_not_work_with_them(running: Subject) -> None:
     wanted = replace(running.spec, engine_version=_newest(running))

@@ -46,6 +46,7 @@ def test_a_load_that_is_larger_than_the_storage_ends_and_loses_nothing_else(
     rig.action(instance_id, "erase")
 
 
+@pytest.mark.nightly
 def test_at_the_limit_the_log_of_what_was_written_is_removed_soon(rig: Rig, host: Host) -> None:
     """The server's own checkpoint takes minutes where nobody writes any more."""
     instance_id = order(rig, host, "postgres", size={**TINY, "storage_bytes": 160 * MB})

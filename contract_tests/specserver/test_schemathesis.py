@@ -7,6 +7,7 @@ import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis.core.parameters import ParameterLocation
 
+from contract_tests import drawn
 from contract_tests.specserver.calling import TOKEN, bakery
 
 schema = schemathesis.openapi.from_asgi("/openapi.json", bakery())
@@ -15,8 +16,6 @@ _COMMON: dict[str, Any] = {
     "suppress_health_check": list(HealthCheck),
     "database": None,
 }
-# The same requests on every run: chance has its place in the nightly one.
-_CALM = settings(max_examples=6, derandomize=True, **_COMMON)
 _DEEP = settings(max_examples=1000, **_COMMON)
 
 
@@ -29,10 +28,9 @@ def validate(case: "schemathesis.Case[Any]") -> None:
         case.call_and_validate(headers={"Authorization": f"Bearer {TOKEN}"})
 
 
-@schema.parametrize()
-@_CALM
-def test_no_generated_request_finds_a_fault(case: "schemathesis.Case[Any]") -> None:
-    validate(case)
+@pytest.mark.parametrize("operation", drawn.operations(schema), ids=drawn.name_of)
+def test_no_generated_request_finds_a_fault(operation: Any) -> None:
+    drawn.ask_a_few(operation, validate, examples=6)
 
 
 @pytest.mark.nightly

@@ -179,6 +179,7 @@ def test_no_route_leads_to_a_scratch_instance_and_nothing_of_it_is_left(light_ri
     assert light_rig.status_is(instance_id, "running")["restarts"] == 0
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("phase", one_in(2, ["verifying", "copying"]))
 def test_a_cell_that_is_asked_to_end_waits_for_no_backup(
     make_rig: Callable[..., Rig], phase: str
@@ -203,6 +204,7 @@ def test_a_cell_that_is_asked_to_end_waits_for_no_backup(
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("phase", one_in(2, ["starting", "downloading"]))
 def test_a_killed_cell_has_the_former_data_or_all_of_the_backup(
     make_rig: Callable[..., Rig], phase: str

@@ -36,9 +36,8 @@ print(json.dumps([before, wrote, peak(), len(content.parts)]))
 """
 
 
-@pytest.mark.parametrize(
-    "mebibytes", [384, pytest.param(4096, marks=[pytest.mark.nightly, pytest.mark.timeout(900)])]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("mebibytes", [384, pytest.param(4096, marks=pytest.mark.timeout(900))])
 def test_memory_does_not_grow_with_the_data(tmp_path: Path, mebibytes: int) -> None:
     folder = tmp_path / "data"
     folder.mkdir()

@@ -173,6 +173,7 @@ def test_retention_and_erasure_remove_copies(rig: Rig, second: Path, subject: st
     assert in_store(rig, subject) == []
 
 
+@pytest.mark.nightly
 def test_what_is_removed_while_it_is_copied_does_not_come_back(
     rig: Rig, second: Path, subject: str
 ) -> None:
@@ -187,6 +188,7 @@ def test_what_is_removed_while_it_is_copied_does_not_come_back(
     assert not list((second / subject).rglob("bkp_*"))
 
 
+@pytest.mark.nightly
 def test_an_erasure_ends_what_is_being_copied(rig: Rig, second: Path) -> None:
     instance_id = rig.make(backups_copied=False)
     fill(rig, instance_id, 60)
@@ -310,6 +312,7 @@ def test_a_second_store_that_was_away_is_caught_up_with(
     assert files(second) == {}
 
 
+@pytest.mark.nightly
 def test_a_killed_cell_goes_on_where_it_was(make_rig: Callable[..., Rig], tmp_path: Path) -> None:
     second = tmp_path / "second"
     # Slow enough to be killed in between.
@@ -335,6 +338,7 @@ def test_a_killed_cell_goes_on_where_it_was(make_rig: Callable[..., Rig], tmp_pa
     assert {path: path.stat().st_mtime_ns for path in kept} == kept, "not copied again"
 
 
+@pytest.mark.nightly
 def test_a_full_second_store_is_told_of(make_rig: Callable[..., Rig], tmp_path: Path) -> None:
     with small_disks.mounted(tmp_path / "disk", 3 * MIB) as disk:
         rig = copying_rig(make_rig, disk / "second")

@@ -186,12 +186,14 @@ def broken_off(source: Hosted, end: Callable[[], object]) -> None:
             answer.read()
 
 
+@pytest.mark.nightly
 def test_a_rotation_ends_dumps(postgres: Hosted) -> None:
     sql(postgres, *LARGE)
     broken_off(postgres, lambda: postgres.rig.rotate(postgres.instance_id))
     sql(postgres, "DROP TABLE large")
 
 
+@pytest.mark.nightly
 def test_a_client_that_goes_away_ends_its_dump(postgres: Hosted) -> None:
     rig = postgres.rig
     sql(postgres, *LARGE)

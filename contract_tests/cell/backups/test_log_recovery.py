@@ -49,6 +49,7 @@ def test_any_second_comes_back(archiving_rig: Rig, engine: str) -> None:
     assert one.stored == []
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_another_instance_begins_with_a_second(archiving_rig: Rig, engine: str) -> None:
@@ -85,6 +86,7 @@ CREATE EVENT was_off ON SCHEDULE EVERY 1 DAY DISABLE DO SELECT 1
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(400)
 def test_what_runs_by_the_clock_is_on_or_off_as_it_was(archiving_rig: Rig) -> None:
     one = Archived.make(archiving_rig, engine="mariadb")
@@ -105,6 +107,7 @@ def test_what_runs_by_the_clock_is_on_or_off_as_it_was(archiving_rig: Rig) -> No
     one.rig.action(one.instance_id, "erase")
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(400)
 def test_rows_that_a_backup_does_not_have_keep_nothing_else_from_coming_back(
     archiving_rig: Rig,
@@ -202,6 +205,7 @@ def test_a_server_without_a_log_is_told_and_has_one_after_a_new_start(archiving_
     rig.action(instance_id, "erase")
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(400)
 def test_a_log_that_was_begun_anew_continues_no_chain(archiving_rig: Rig) -> None:
     """Else moments would be told of which the changes are in no archived file."""

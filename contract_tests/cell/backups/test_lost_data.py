@@ -123,6 +123,7 @@ def test_one_that_was_deleted_begins_with_its_backup_when_it_is_undeleted(
     assert cell.numbers(instance_id, cell.reveal(instance_id)["password"]) == [1]
 
 
+@pytest.mark.nightly
 def test_until_then_nothing_of_it_is_started_copied_or_replaced(
     make_rig: MakeRig, former: Rig
 ) -> None:
@@ -169,6 +170,7 @@ def test_a_cell_that_knew_nothing_takes_the_key_by_the_recovery_key(
     assert (again.status_code, again.json()["code"]) == (409, "conflict")
 
 
+@pytest.mark.nightly
 def test_what_another_put_into_the_store_is_not_believed_where_a_backup_is_known(
     make_rig: MakeRig, former: Rig, tmp_path: Path
 ) -> None:

@@ -75,6 +75,7 @@ def test_another_instance_begins_with_a_moment(archiving_rig: Rig) -> None:
     rig.action(instance_id, "erase")
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(400)
 def test_what_is_missing_or_changed_is_refused_before_anything_is_replaced(
     archiving_rig: Rig,

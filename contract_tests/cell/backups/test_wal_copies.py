@@ -64,6 +64,7 @@ def test_a_moment_is_had_from_the_copy(copying: Copying, engine: str) -> None:
     copying.first.mkdir()
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_wal_is_copied_as_it_is_archived_and_removed(copying: Copying) -> None:
     one = copying.make("postgres")

@@ -262,6 +262,7 @@ def test_a_source_without_tls_is_not_told_the_password(
     assert set(heard) == {b"\x00\x00\x00\x08\x04\xd2\x16/", b""}
 
 
+@pytest.mark.nightly
 def test_code_of_the_source_keeps_no_other_migration_from_the_instance(
     migrating: Rig, instance_id: str, shop: SourceDatabase
 ) -> None:

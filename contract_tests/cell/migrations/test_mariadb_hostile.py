@@ -68,7 +68,7 @@ def lasting_id(migrating: Rig) -> str:
 
 
 @pytest.mark.timeout(200)
-@pytest.mark.parametrize("name", one_in(3, list(CASES)))
+@pytest.mark.parametrize("name", one_in(6, list(CASES)))
 def test_a_hostile_source_changes_nothing(
     migrating: Rig, lasting_id: str, mariadb_shop: MariaDBDatabase, name: str
 ) -> None:

@@ -144,6 +144,7 @@ def writing(shop: MariaDBDatabase) -> Iterator[list[int]]:
         thread.join()
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(200)
 def test_what_is_written_meanwhile_is_of_another_moment(
     migrating: Rig, mariadb_id: str, mariadb_shop: MariaDBDatabase
@@ -165,6 +166,7 @@ def test_what_is_written_meanwhile_is_of_another_moment(
     assert seen["verification"]["rows_compared"] == 50_000 + items + orders
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(200)
 def test_without_a_database_all_come_under_their_names(
     migrating: Rig, mariadb_id: str, mariadb_shop: MariaDBDatabase
@@ -321,6 +323,7 @@ def test_a_killed_cell_goes_on(
     kill_and_go_on(migrating, mariadb_id, migration_id, 50_000)
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(200)
 def test_a_cell_that_is_killed_during_the_dump_begins_it_anew(
     migrating: Rig, mariadb_id: str, mariadb_shop: MariaDBDatabase

@@ -155,6 +155,7 @@ def test_what_mariadb_dumps_it_takes(migrating: Rig, mariadb_id: str) -> None:
         migrating.action(instance_id, "erase")
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_what_fails_changes_nothing(migrating: Rig, mariadb_id: str) -> None:
     process = migrating.observe(mariadb_id)["started_at"]

@@ -144,6 +144,7 @@ def test_a_source_is_followed(migrating: Rig, target_id: str, source: RedisServe
     assert not (migrating.home / "instances" / target_id / "migration").exists()
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_who_writes_on_is_told(migrating: Rig, target_id: str, source: RedisServer) -> None:
     migration_id = synced(migrating, target_id, source)
@@ -172,6 +173,7 @@ def refused(rig: Rig, instance_id: str, migration_id: str, told: str) -> dict[st
     return seen if is_told else None
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_a_killed_cell_goes_on(migrating: Rig, target_id: str, source: RedisServer) -> None:
     with writing(source, pause_s=0.0) as ended:

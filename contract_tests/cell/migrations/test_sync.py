@@ -172,6 +172,7 @@ CREATE MATERIALIZED VIEW viewed AS SELECT n FROM cast_down WHERE intrude('a view
 WAYS = ("a trigger", "a check", "a cast", "a view")
 
 
+@pytest.mark.nightly
 def test_code_of_a_former_holder_never_becomes_the_next_login(
     migrating: Rig, shop: SourceDatabase
 ) -> None:
@@ -320,6 +321,7 @@ def test_a_cancel_ends_though_the_source_never_answers(
         shop.ask(f"DROP PUBLICATION {name}")
 
 
+@pytest.mark.nightly
 def test_a_cancel_after_the_cutover_comes_too_late(
     migrating: Rig, instance_id: str, shop: SourceDatabase
 ) -> None:

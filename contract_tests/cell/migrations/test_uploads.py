@@ -50,7 +50,7 @@ def as_before(rig: Rig, instance_id: str) -> None:
     assert ask(rig, instance_id, "SELECT relname FROM pg_class WHERE relnamespace = 2200") == []
 
 
-@pytest.mark.parametrize("form", one_in(2, FORMATS))
+@pytest.mark.parametrize("form", one_in(4, FORMATS))
 def test_a_file_of_each_format_is_restored_as_the_owner(
     migrating: Rig, instance_id: str, files: dict[str, bytes], form: str
 ) -> None:
@@ -234,7 +234,7 @@ def test_a_hostile_file_changes_nothing(
 @pytest.mark.parametrize(
     "statement",
     one_in(
-        2, ["DROP DATABASE app", "DROP DATABASE app WITH (FORCE)", "ALTER DATABASE app RENAME TO x"]
+        3, ["DROP DATABASE app", "DROP DATABASE app WITH (FORCE)", "ALTER DATABASE app RENAME TO x"]
     ),
 )
 def test_whatever_a_file_does_there_is_a_database_for_clients(
@@ -246,6 +246,7 @@ def test_whatever_a_file_does_there_is_a_database_for_clients(
     as_before(migrating, instance_id)
 
 
+@pytest.mark.nightly
 def test_a_file_that_grows_beyond_the_storage_ends_there(migrating: Rig, instance_id: str) -> None:
     rows = b"SELECT repeat(md5(n::text), 30) FROM generate_series(1, 3000000) n"
     content = b"CREATE TABLE t AS " + rows + b";"

@@ -114,6 +114,7 @@ def test_everything_that_is_written_reaches_the_source(
     nothing_left(migrating, instance_id, shop)
 
 
+@pytest.mark.nightly
 def test_nothing_is_applied_twice_or_lost_whatever_is_killed(
     migrating: Rig, instance_id: str, shop: SourceDatabase
 ) -> None:

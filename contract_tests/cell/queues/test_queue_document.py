@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ import yaml
 from hypothesis import HealthCheck, settings
 from schemathesis.core.parameters import ParameterLocation
 
+from contract_tests import drawn
+from contract_tests.by_day import one_in
 from contract_tests.cell import test_document
 from contract_tests.cell.queues.test_queues import Queues, make
 from contract_tests.cell.rig import Rig
@@ -26,7 +29,6 @@ _COMMON: dict[str, Any] = {
     "suppress_health_check": list(HealthCheck),
     "database": None,
 }
-_CALM = settings(max_examples=2, derandomize=True, **_COMMON)
 _DEEP = settings(max_examples=500, **_COMMON)
 
 
@@ -47,10 +49,11 @@ def estate(shared_rig: Rig) -> Iterator[Estate]:
         loop.call_soon_threadsafe(server.close)
 
 
-@schema.parametrize()
-@_CALM
-def test_every_answer_is_one_the_document_names(case: Any, estate: Estate, queues: Queues) -> None:
-    _ask(case, estate, queues)
+@pytest.mark.parametrize("operation", one_in(2, drawn.operations(schema)), ids=drawn.name_of)
+def test_every_answer_is_one_the_document_names(
+    operation: Any, estate: Estate, queues: Queues
+) -> None:
+    drawn.ask_a_few(operation, partial(_ask, estate=estate, queues=queues))
 
 
 @pytest.mark.nightly
