@@ -82,7 +82,9 @@ def settle(
             return seen
         name = seen.get("name") or seen.get("hostname") or seen.get("id") or ending.reader.noun
         if ending.unless and _shows(seen, ending.unless):
-            raise ResourceFailed(f"{name} failed: {seen.get('status_reason')}", seen)
+            status = seen.get("status")
+            how = "failed" if status in {None, "failed"} else f"is {status}"
+            raise ResourceFailed(f"{name} {how}: {seen.get('status_reason')}", seen)
         if time.monotonic() >= deadline:
             reason = f": {seen['status_reason']}" if seen.get("status_reason") else ""
             raise WaitTimedOut(f"{name} is not done after {timeout_s:g} s{reason}", seen)
@@ -90,4 +92,6 @@ def settle(
 
 
 def _shows(seen: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    return all(seen.get(name) == value for name, value in wanted.items())
+    """Each member with its value, or with one of a list of them."""
+    listed = {name: value if isinstance(value, list) else [value] for name, value in wanted.items()}
+    return all(seen.get(name) in values for name, values in listed.items())

@@ -1,8 +1,10 @@
 """The Python client: what it sends, when it sends it again, and what it raises."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -13,8 +15,9 @@ from clients.document import Document
 from clients.endpoint import Endpoint
 from clients.retries import Retries
 from clients.transport import open_http
+from clients.waiting import settle
 from contract_tests.clients.servers import DROP, new_id, problem
-from contract_tests.clients.stand_in import ControlPlane
+from contract_tests.clients.stand_in import ControlPlane, openapi
 
 BUSY = problem(429, "Too Many Requests", "slow down")
 UNAVAILABLE = problem(503, "Service Unavailable", "the database is away")
@@ -188,6 +191,20 @@ def test_waiting_ends_in_time_or_with_the_facts(client: Client, plane: ControlPl
         client.wait(failed["id"], "running")
     erased = plane.world.add("gone", status="erased")
     assert client.wait(erased["id"], "deleted")["status"] == "erased"
+
+
+def test_a_cutover_that_is_thrown_back_is_waited_for_no_longer() -> None:
+    ending = Document(openapi()).operations["migrations.cutover"].ending
+    assert ending is not None
+    shown: Iterator[dict[str, Any]] = iter(
+        [
+            {"id": "mig_1", "status": "cutting_over", "status_reason": None},
+            {"id": "mig_1", "status": "syncing", "status_reason": "the source is written to"},
+        ]
+    )
+    told = pytest.raises(errors.ResourceFailed, match="mig_1 is syncing: the source is written to")
+    with told:
+        settle(lambda: next(shown), ending, timeout_s=20)
 
 
 def test_unreachable_is_told_with_the_address(nowhere: str) -> None:

@@ -135,6 +135,21 @@ def test_a_database_that_is_away_does_not_work(settings: Settings) -> None:
     assert "database_url" in str(found.remedy)
 
 
+def test_a_store_that_cannot_be_used_is_named(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    told = {
+        "backup_store_url": (tmp_path / "there").as_uri(),
+        "backup_copy_store_url": (tmp_path / "not mounted").as_uri(),
+    }
+    both = list(installation.of_stores(settings.model_copy(update=told)))
+    assert only(both, "backup store").status == "ok"
+    second = only(both, "second backup store")
+    assert second.status == "failure"
+    assert "the folder of the second store of backups is missing" in second.detail
+    assert "backup_copy_store_url" in str(second.remedy)
+    assert list(installation.of_stores(settings)) == []
+
+
 @pytest.mark.parametrize(("off_s", "way"), [(3600, "ahead of"), (-3600, "behind")])
 def test_a_clock_that_is_off_is_told(
     fresh_database: Settings, monkeypatch: pytest.MonkeyPatch, off_s: float, way: str

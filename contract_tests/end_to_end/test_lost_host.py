@@ -19,7 +19,9 @@ from typing import Any
 
 import pytest
 
+from contract_tests.bucket_server import BUCKET, bucket_server
 from contract_tests.cell.rig import until
+from contract_tests.databases import Databases
 from contract_tests.end_to_end.engine_clients import Place, connect
 from contract_tests.end_to_end.installation import Installation, order, wait_for
 from contract_tests.end_to_end.test_engines import is_refused, place_of, read, refuse_missing
@@ -76,15 +78,31 @@ def take_away(installation: Installation) -> None:
 pytestmark = pytest.mark.nightly
 
 
-@pytest.fixture(scope="module")
-def lost(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lost]:
+@pytest.fixture(scope="module", params=["sqlite and a folder", "postgresql and a bucket"])
+def lost(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, databases: Databases
+) -> Iterator[Lost]:
     folder = tmp_path_factory.mktemp("lost")
     (folder / "store").mkdir()
-    (folder / "passphrase").write_text(f"{PASSPHRASE}\n")
     surroundings = {"MENAGERIE_BACKUP_STORE_URL": (folder / "store").as_uri()}
+    if "sqlite" in request.param:
+        yield from lose(folder, surroundings, surroundings)
+        return
+    with bucket_server() as told:
+        surroundings = {"MENAGERIE_BACKUP_STORE_URL": f"s3://{BUCKET}/it", **told}
+        first, second = (
+            {**surroundings, "MENAGERIE_DATABASE_URL": databases.empty("postgresql")}
+            for _ in range(2)
+        )
+        yield from lose(folder, first, second)
+
+
+def lose(folder: Path, former: dict[str, str], latter: dict[str, str]) -> Iterator[Lost]:
+    """Two hosts in a folder, by their environments; with one store."""
+    (folder / "passphrase").write_text(f"{PASSPHRASE}\n")
     told = ("--passphrase-file", str(folder / "passphrase"))
-    first = Installation(folder / "first", surroundings)
-    second = Installation(folder / "second", surroundings)
+    first = Installation(folder / "first", former)
+    second = Installation(folder / "second", latter)
     try:
         first.start()
         for engine in ENGINES:
@@ -94,7 +112,7 @@ def lost(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lost]:
         # Ordered and not backed up; and one that the installation's backup does not know. Of an
         # engine without points in time: others are backed up within a minute, for their logs.
         made.ids["unsaved"] = order(first, engine="duckdb", name="unsaved")["id"]
-        settings = {**surroundings, "MENAGERIE_HOME": str(first.home)}
+        settings = {**former, "MENAGERIE_HOME": str(first.home)}
         for words in (("backup",), ("backup", "--to", str(made.file))):
             done = command(*words, *told, **settings)
             assert done.returncode == 0, done.stderr
@@ -103,7 +121,7 @@ def lost(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lost]:
         back_up(first, made.ids["later"])
         made.logs += first.log
         take_away(first)
-        recovered(made, surroundings, *told)
+        recovered(made, latter, *told)
         yield made
     finally:
         first.destroy()

@@ -16,6 +16,7 @@ def examine(settings: Settings) -> list[Finding]:
         "home": partial(installation.of_home, settings),
         "disk": partial(installation.of_disk, settings),
         "database": partial(installation.of_database, settings),
+        "backup stores": partial(installation.of_stores, settings),
         "installation backup": partial(installation.of_backup, settings),
         "ports": partial(installation.of_ports, settings),
         "names": partial(machine.names, settings),

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from cell.backups.store import Store, StoreError
 from cell.timestamps import moment
 from menagerie import home, ownership, waiting
 from menagerie.doctor.findings import Finding, Status
 from menagerie.errors import SettingsError
 from menagerie.held_ports import port_held
-from menagerie.recovery import last_made, passphrases
+from menagerie.recovery import archives, last_made, passphrases
 from menagerie.settings import Settings
 
 ROOM_MIN_BYTES: Final = 100 * 10**6
@@ -108,6 +109,22 @@ def of_backup(settings: Settings) -> Iterator[Finding]:
         yield Finding(name, "warning", detail, "set backup_store_url to a store elsewhere")
     else:
         yield Finding(name, "ok", told)
+
+
+def of_stores(settings: Settings) -> Iterator[Finding]:
+    """Whether those that are set can be listed. That of the home is made by the first backup."""
+    for setting, is_second in (("backup_store_url", False), ("backup_copy_store_url", True)):
+        url = getattr(settings, setting)
+        if not url:
+            continue
+        name = "second backup store" if is_second else "backup store"
+        try:
+            next(Store(url, is_second=is_second).list(archives.PREFIX), None)
+        except StoreError as error:
+            remedy = f"check the setting {setting} and its credentials: menagerie config"
+            yield Finding(name, "failure", f"{url}: {error}", remedy)
+        else:
+            yield Finding(name, "ok", url)
 
 
 def of_ports(settings: Settings) -> Iterator[Finding]:

@@ -2,18 +2,15 @@
 
 import os
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
-import httpx
 import pytest
 
 from cell.backups.store import Store
 from contract_tests import small_disks
+from contract_tests.bucket_server import bucket_server
 from contract_tests.cell.backups.backup_calls import asked, back_up, in_store
 from contract_tests.cell.backups.copying_rigs import (
     OFTEN,
@@ -28,13 +25,6 @@ from contract_tests.cell.backups.test_backup_faults import fill, flip, password_
 from contract_tests.cell.rig import VALKEY, Rig, new_id, running, until
 
 MIB = 2**20
-S3 = """
-from moto.server import ThreadedMotoServer
-server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-server.start()
-print("http://{}:{}".format(*server.get_host_and_port()), flush=True)
-server._thread.join()
-"""
 
 
 @pytest.fixture(scope="module")
@@ -364,20 +354,10 @@ def test_a_full_second_store_is_told_of(make_rig: Callable[..., Rig], tmp_path: 
 
 @pytest.fixture
 def buckets(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Two servers of S3: the environment tells of both. Each has a process, as it has one state."""
-    for name, value in {"ALLOW_HTTP": "true", "REGION": "us-east-1"}.items():
-        monkeypatch.setenv(f"AWS_{name}", value)
-    with ExitStack() as stack:
-        for prefix in ("AWS_", "BACKUP_COPY_AWS_"):
-            server = subprocess.Popen([sys.executable, "-c", S3], stdout=subprocess.PIPE, text=True)
-            stack.callback(server.wait)
-            stack.callback(server.kill)
-            assert server.stdout is not None
-            url = next(each for each in server.stdout if each.startswith("http")).strip()
-            httpx.put(f"{url}/backups").raise_for_status()
-            monkeypatch.setenv(f"{prefix}ENDPOINT_URL", url)
-            monkeypatch.setenv(f"{prefix}ACCESS_KEY_ID", "test")
-            monkeypatch.setenv(f"{prefix}SECRET_ACCESS_KEY", "test")
+    """Two servers of S3: the environment tells of both."""
+    with bucket_server() as first, bucket_server("BACKUP_COPY_AWS_") as second:
+        for name, value in {**first, **second}.items():
+            monkeypatch.setenv(name, value)
         yield
 
 

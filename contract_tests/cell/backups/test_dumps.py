@@ -12,10 +12,16 @@ import pytest
 
 from clients import postgres_tools
 from contract_tests.cell.backups.backup_calls import left_beside
-from contract_tests.cell.backups.test_backups import REDIS, Hosted, hosted
+from contract_tests.cell.backups.test_backups import Hosted, hosted
 from contract_tests.cell.rig import Rig, until
 
-ENGINES = ["duckdb", "mariadb", "postgres", REDIS, "valkey"]
+ENGINES = [
+    "duckdb",
+    "mariadb",
+    "postgres",
+    pytest.param("redis", marks=pytest.mark.nightly),
+    "valkey",
+]
 # What nothing makes smaller: more than all that is between the tool and a client.
 LARGE = (
     "CREATE TABLE large (t bytea)",

@@ -9,10 +9,9 @@ import pytest
 
 from contract_tests.cell.backups.backup_calls import left_beside
 from contract_tests.cell.backups.recovering import Archived, at, cell, mysql_session, now
-from contract_tests.cell.backups.test_backups import REDIS
 from contract_tests.cell.rig import Rig, until
 
-ENGINES = ["valkey", REDIS, "mariadb"]
+ENGINES = ["valkey", pytest.param("redis", marks=pytest.mark.nightly), "mariadb"]
 
 
 @pytest.mark.timeout(400)
