@@ -79,7 +79,8 @@ class MySQLDumpMigration(FileMigration):
         return folder
 
     async def _holds(self) -> Contents:
-        return await self.driver.owned(self.work.instance.site)
+        instance = self.work.instance
+        return await self.driver.owned(instance.site, self.restores.login(instance))
 
     async def _run(self, scratch: ScratchInstance) -> None:
         """Raises EngineError with the first statement's error."""
@@ -98,7 +99,7 @@ class MySQLDumpMigration(FileMigration):
             tool.input.close()
             await tool.ended()
             await self.driver.refuse_passing(site)
-            self._found = await self.driver.owned(site)
+            self._found = await self.driver.owned(site, scratch.login)
         except (ConfinedToolError, OSError) as error:
             lines = tool.complaint.decode(errors="replace").splitlines()
             # Before it, the client repeats the statement.

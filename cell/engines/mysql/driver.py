@@ -222,9 +222,9 @@ class MySQLFamily:
         await in_own_thread(put, self._host, site, source / options.DATABASES)
         await in_own_thread(binary_log.put_unfinished, self._host, site, source)
 
-    async def examine(self, site: Site, login: Login) -> Contents:  # noqa: ARG002 - the contract's
+    async def examine(self, site: Site, login: Login) -> Contents:
         ours = administrator.login(self._host, site)
-        return await in_own_thread(examination.examine, site.socket, ours)
+        return await in_own_thread(examination.examine, site.socket, ours, login)
 
     async def erase(self, site: Site) -> None:
         self._storage_use.forget(site)
@@ -337,10 +337,10 @@ class MariaDB(MySQLFamily):
         ours = administrator.login(self._host, site)
         return await in_own_thread(examination.supported, site.socket, ours)
 
-    async def owned(self, site: Site) -> Contents:
-        """What its owner has made."""
+    async def owned(self, site: Site, login: Login) -> Contents:
+        """What its owner has made, read by his login."""
         ours = administrator.login(self._host, site)
-        return await in_own_thread(examination.owned, site.socket, ours)
+        return await in_own_thread(examination.owned, site.socket, ours, login)
 
     async def refuse_passing(self, site: Site) -> None:
         """EngineError where there are rows that no copy has."""

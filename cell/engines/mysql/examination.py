@@ -1,6 +1,7 @@
 """Whether all data of a server can be read; views, triggers and routines are none of it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,8 @@ SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES
 WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED')
 AND TABLE_SCHEMA NOT IN ('information_schema', 'performance_schema', 'sys')
 """
+# Of which owners see nothing.
+SERVERS = "mysql"
 # Schemas that are the server's own.
 SYSTEMS = "('mysql', 'information_schema', 'performance_schema', 'sys')"
 OWNED = f"""
@@ -45,32 +48,33 @@ class Supported:
     collations: frozenset[str]
 
 
-def examine(socket: EnginePath, ours: Login) -> Contents:
+def examine(socket: EnginePath, ours: Login, owners: Login) -> Contents:
     """Has the server check each table, and counts its rows. Blocks for long."""
     counted = []
     try:
-        with session(socket, ours.username, ours.password, ANSWER_TIMEOUT_S) as cursor:
-            cursor.execute(TABLES)
-            for schema, name in cursor.fetchall():
+        with _both(socket, ours, owners) as (servers, cursor):
+            servers.execute(TABLES)
+            for schema, name in servers.fetchall():
                 budget.go_on()
+                asked = servers if schema == SERVERS else cursor
                 place = f"{_quoted(schema)}.{_quoted(name)}"
-                cursor.execute(f"CHECK TABLE {place}")
-                _look(cursor.fetchall(), f"{schema}.{name}")
-                cursor.execute(f"SELECT COUNT(*) FROM {place}")  # noqa: S608 - quoted
-                counted.append((schema, name, cursor.fetchone()[0]))
+                asked.execute(f"CHECK TABLE {place}")
+                _look(asked.fetchall(), f"{schema}.{name}")
+                asked.execute(f"SELECT COUNT(*) FROM {place}")  # noqa: S608 - quoted
+                counted.append((schema, name, asked.fetchone()[0]))
     except FAILURES as error:
         raise EngineError(f"the data cannot be read: {error}") from error
     return Contents.of(counted)
 
 
-def owned(socket: EnginePath, ours: Login) -> Contents:
+def owned(socket: EnginePath, ours: Login, owners: Login) -> Contents:
     """What there is that is not the server's: the rows of tables, and all else by its name."""
     counted: list[tuple[Any, ...]] = []
     rows = 0
     try:
-        with session(socket, ours.username, ours.password, ANSWER_TIMEOUT_S) as cursor:
-            cursor.execute(OWNED)
-            for kind, schema, name in cursor.fetchall():
+        with _both(socket, ours, owners) as (servers, cursor):
+            servers.execute(OWNED)
+            for kind, schema, name in servers.fetchall():
                 budget.go_on()
                 count = 0
                 if kind == "table":
@@ -82,6 +86,20 @@ def owned(socket: EnginePath, ours: Login) -> Contents:
     except FAILURES as error:
         raise EngineError(f"the data cannot be counted: {error}") from error
     return Contents.of(counted, rows=rows)
+
+
+@contextmanager
+def _both(socket: EnginePath, ours: Login, owners: Login) -> Iterator[tuple[Any, Any]]:
+    """A session of the administrator, which lists; and one of the owner, which reads.
+
+    Between the two, a view may have come into the place of a table. Whatever code of an owner's is
+    run by reading it is run with the rights of that owner.
+    """
+    with (
+        session(socket, ours.username, ours.password, ANSWER_TIMEOUT_S) as servers,
+        session(socket, owners.username, owners.password, ANSWER_TIMEOUT_S) as cursor,
+    ):
+        yield servers, cursor
 
 
 def supported(socket: EnginePath, ours: Login) -> Supported:
