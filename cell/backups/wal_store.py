@@ -9,7 +9,7 @@ import zstandard
 from cell.backups import sealed_objects
 from cell.backups.keys import BackupKeys
 from cell.backups.sealed_objects import DamagedError
-from cell.backups.store import MissingError, OversizedError, ReadsObjects, StoreError
+from cell.backups.store import MissingError, OversizedError, ReadsObjects, Store, StoreError
 from cell.backups.two_stores import EitherStore, TwoStores, attempt
 from cell.backups.wal_names import PARTIAL, SEGMENT_BYTES, of_chain
 from cell.runtime.own_threads import in_daemon_thread, in_own_thread
@@ -48,28 +48,35 @@ class WalStore:
         read = partial(_content, key=key, prefix=prefix, name=name)
         return await in_own_thread(attempt, either or self.stores.reading(), read)
 
-    async def names_in_either(self, instance_id: str, chain_id: str) -> set[str]:
-        """Of all that can be read of a chain."""
+    async def names_in_each(self, instance_id: str, chain_id: str) -> tuple[set[str], set[str]]:
+        """Of all that lies of a chain in the first store, and in the second.
+
+        Nothing in one that does not answer, unless it is the only one, or neither does.
+        """
         prefix = of_chain(instance_id, chain_id)
 
-        def both() -> set[str]:
+        def each_of_both() -> tuple[set[str], set[str]]:
+            second = self.stores.second
             try:
-                return {each.removeprefix(prefix) for each in self.stores.names(prefix)}
+                first = _names(self.stores.first, prefix)
             except StoreError:
-                if (second := self.stores.second) is None:
+                if second is None:
                     raise
                 self.stores.first_failed()
-                return {each.name.removeprefix(prefix) for each in second.list(prefix)}
+                return set(), _names(second, prefix)
+            if second is None:
+                return first, set()
+            try:
+                return first, _names(second, prefix)
+            except StoreError:
+                return first, set()
 
-        return await in_own_thread(both)
+        return await in_own_thread(each_of_both)
 
     async def names(self, instance_id: str, chain_id: str) -> set[str]:
         """Of all that is there of a chain."""
         prefix = of_chain(instance_id, chain_id)
-        return await in_own_thread(self._names, prefix)
-
-    def _names(self, prefix: str) -> set[str]:
-        return {each.name.removeprefix(prefix) for each in self._store.list(prefix)}
+        return await in_own_thread(_names, self._store, prefix)
 
     async def remove(self, instance_id: str, chain_id: str, names: Iterable[str]) -> None:
         prefix = of_chain(instance_id, chain_id)
@@ -77,6 +84,10 @@ class WalStore:
 
     async def remove_chain(self, instance_id: str, chain_id: str) -> None:
         await in_own_thread(self._store.remove_all, of_chain(instance_id, chain_id))
+
+
+def _names(store: Store, prefix: str) -> set[str]:
+    return {each.name.removeprefix(prefix) for each in store.list(prefix)}
 
 
 def _content(store: ReadsObjects, *, key: bytes, prefix: str, name: str) -> bytes:

@@ -57,7 +57,7 @@ class WalRecoveries:
                 f"from the backup {backup_id}, moments from {moment(base.consistent_at)} to"
                 f" {moment(newest_at)} can be restored, and not {moment(at)}"
             )
-        there = await self.store.names_in_either(instance_id, chain.chain_id)
+        there = await self.store.names_in_each(instance_id, chain.chain_id)
         last = self.chains.last_segment(chain, at)
         names = tuple(_names(chain, base.first_segment, last, there))
         return WalPlan(chain, names, self._partial_bytes(chain, at))
@@ -97,21 +97,31 @@ class WalRecoveries:
         return either.used_copy
 
 
-def _names(chain: WalChain, first: int, last: int, there: set[str]) -> list[str]:
-    """DamagedError with the first that is missing."""
-    found = [name for name in there if name.endswith(HISTORY)]
+def _names(chain: WalChain, first: int, last: int, there: tuple[set[str], set[str]]) -> list[str]:
+    """Of what the first store has, and where it lacks something, of what the second has.
+
+    Whatever else somebody has put into the second is asked for by nobody. DamagedError with the
+    first that is missing.
+    """
+    history = f"{chain.timeline:08X}{HISTORY}"
+    has_one = chain.timeline > 1 and not chain.is_of_files
+    found = [history] if has_one and any(history in each for each in there) else []
     for number in range(first, last + 1):
         segment = chain.segment(number)
-        full, partial = str(segment), segment.partial
-        if full in there:
-            found.append(full)
-        elif number >= chain.next_segment and partial in there:
-            found.append(partial)
-        elif number > chain.next_segment or (number == chain.next_segment and not _filled(chain)):
+        choices = [str(segment)]
+        if number >= chain.next_segment:
+            choices.append(segment.partial)
+        is_filling = number == chain.next_segment and _filled(chain)
+        is_archived = number < chain.next_segment or is_filling
+        stores = there if is_archived else there[:1]
+        name = next((name for each in stores for name in choices if name in each), None)
+        if name is not None:
+            found.append(name)
+        elif is_archived:
+            raise DamagedError(f"WAL segment {segment} is missing from the store")
+        else:
             # The next begins with it, and nothing is in it yet.
             break
-        else:
-            raise DamagedError(f"WAL segment {full} is missing from the store")
     return found
 
 

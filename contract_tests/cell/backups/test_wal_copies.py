@@ -150,3 +150,20 @@ def test_what_is_damaged_keeps_nothing_later_from_being_copied(copying: Copying)
     until(rest_copied, "all but what is damaged is copied")
     assert "damaged" in until(lambda: copies(rig, one.instance_id)["reason"], "it is told")
     assert copies(rig, one.instance_id)["status"] != "current"
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(300)
+def test_what_somebody_puts_into_the_second_store_is_in_nobodys_way(copying: Copying) -> None:
+    """The first has all that is needed; and no more is asked of the second than it should have."""
+    one = copying.make("postgres")
+    one.write(1)
+    base = one.base()
+    moment = one.write(2)
+    one.archived_until(moment)
+    copying.copied_until(one, moment.replace("+00:00", "Z"))
+    (filling,) = copying.first.glob(f"{one.instance_id}/wal/*/*.partial")
+    there = copying.second / filling.parent.relative_to(copying.first)
+    for name in ("00000009.history", "no.history", filling.name.removesuffix(".partial")):
+        (there / name).write_bytes(b"of somebody else's making")
+    assert one.restored(base, moment) == [1, 2]
