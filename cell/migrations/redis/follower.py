@@ -58,7 +58,8 @@ class _Cut:
 class StreamFollower:
     """`failure` says why it cannot go on; `reason` what it waits for meanwhile.
 
-    `changed` and `deletes` are of what came after the last cut, as a CommandStream has them.
+    `changed` and `deletes` are of what came after the last cut, as a CommandStream has them. It
+    `hears` what the source writes, in the order in which it does, unless it is to connect again.
     """
 
     # One block at a time, whoever it is from.
@@ -76,6 +77,7 @@ class StreamFollower:
         self.reason: str | None = None
         self.changed: str | None = None
         self.deletes = False
+        self.hears = False
         self._task: asyncio.Task[None] | None = None
         self._began: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._stream: CommandStream | None = None
@@ -174,6 +176,7 @@ class StreamFollower:
 
     async def _settle(self) -> None:
         """What has come as a whole is kept, and the rest comes again."""
+        self.hears = False
         if self._stream is not None:
             await self._keep(self._stream)
             self._stream = None
@@ -199,6 +202,8 @@ class StreamFollower:
         if self._journal.position is not None:
             self._count_full()
             self.reason = ANEW
+            # Nobody has compared what is in it, nor has an engine read it.
+            self.changed = "all data was copied anew"
         async with asyncio.timeout(self._work.settings.upgrade_timeout_s):
             await Fetching(self._work).receive(source, self._journal.fetched)
         await _to_end(self._journal.begin, answered.replid, answered.offset)
@@ -214,7 +219,7 @@ class StreamFollower:
     async def _follow(self, source: ServerSource) -> None:
         at = self._journal.known
         limits = RespLimits.of(self._work.instance.record.spec.size)
-        self._began_at = at.offset
+        self._began_at, self.hears = at.offset, True
         stream = self._stream = CommandStream(self._known, limits.value_bytes, at.database)
         kept_at, heard_at = 0.0, time.monotonic()
         while True:
@@ -279,8 +284,8 @@ class StreamFollower:
         """In a thread."""
         silent = stream.feed(block)
         self._journal.write(block, silent, self._began_at)
-        self.changed, stream.changed = stream.changed or self.changed, None
-        self.deletes, stream.deletes = stream.deletes or self.deletes, False
+        self.changed, stream.changed = self.changed or stream.changed, None
+        self.deletes, stream.deletes = self.deletes or stream.deletes, False
 
     async def _keep(self, stream: CommandStream) -> None:
         with contextlib.suppress(FileNotFoundError):  # it has been ended, and its files are gone

@@ -6,10 +6,13 @@ one goes on there; nothing is taken over twice. Functions are for threads.
 """
 
 import contextlib
+import functools
 import os
+import threading
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Concatenate, Final, ParamSpec, TypeVar
 
 import orjson
 
@@ -22,6 +25,8 @@ FETCHED: Final = "fetched"
 # A transaction's size is not known while it is written over, in pieces of so much.
 COMMENT_BYTES: Final = 1 << 20
 PIECE_BYTES: Final = 1 << 20
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -46,11 +51,25 @@ class Position:
         return self.head_bytes + self.offset - self.begins_at
 
 
+def _alone(work: Callable[Concatenate["Journal", P], T]) -> Callable[Concatenate["Journal", P], T]:
+    """Whoever goes on from a position says the next one before anybody else does."""
+
+    @functools.wraps(work)
+    def locked(journal: "Journal", /, *given: P.args, **named: P.kwargs) -> T:
+        with journal.lock:
+            return work(journal, *given, **named)
+
+    return locked
+
+
 class Journal:
+    """Written by who follows a source, and condensed by another thread meanwhile."""
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.position: Position | None = None
         self.size_bytes = 0
+        self.lock = threading.Lock()
         self._descriptor: int | None = None
         self._silent: list[Span] = []
 
@@ -91,6 +110,7 @@ class Journal:
             os.close(self._descriptor)
             self._descriptor = None
 
+    @_alone
     def begin(self, replid: str, offset: int) -> None:
         """With the copy that was fetched, in place of all there was."""
         number = 1 if self.position is None else self.position.last + 1
@@ -99,6 +119,7 @@ class Journal:
         self.fetched.replace(self.base(number))
         self._begin_log(Position(replid, offset, number, number, number, 0, offset), b"")
 
+    @_alone
     def renamed(self, replid: str) -> None:
         """The source goes on with the same history by another id."""
         self._save(replace(self.known, replid=replid))
@@ -128,6 +149,7 @@ class Journal:
         assert self._descriptor is not None
         return os.fstat(self._descriptor).st_size
 
+    @_alone
     def keep(self, offset: int, database: int) -> None:
         """All up to there is on disk when it returns."""
         at = self.known
@@ -137,6 +159,7 @@ class Journal:
         os.fdatasync(self._descriptor)
         self._save(replace(at, offset=offset, database=database))
 
+    @_alone
     def rotate(self) -> None:
         """What is not whole yet, and what comes, goes into another log; the former ones stay."""
         at = self.known
@@ -149,12 +172,21 @@ class Journal:
         finally:
             os.close(moved)
 
-    def condensed(self, base: Path, last: int) -> None:
-        """The copy `base` has all of the former one and of the logs up to the number `last`."""
-        base.replace(self.base(last + 1))
-        self._save(replace(self.known, base=last + 1, first=last + 1))
-        self._clear()
+    @_alone
+    def condensed(self, base: Path, former: Position) -> bool:
+        """The copy `base` has all that was there in the `former` position but its last log.
 
+        False where all has been copied anew meanwhile.
+        """
+        if self.known.base != former.base:
+            return False
+        number = former.last
+        base.replace(self.base(number))
+        self._save(replace(self.known, base=number, first=number))
+        self._clear()
+        return True
+
+    @_alone
     def drop(self) -> None:
         """What came after the position is not there as a whole, and comes again."""
         if self._descriptor is not None:

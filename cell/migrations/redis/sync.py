@@ -199,9 +199,8 @@ class RedisSyncMigration(RedisCopyMigration):
             await in_own_thread(_take_log, journal.base(at.base), logs, folder, True)
             seen = await self.verifier.condensed(self.work.instance, folder, look, target)
             made = await in_own_thread(_base_in, target)
-            if journal.known.base != at.base:
+            if not await in_own_thread(journal.condensed, made, at):
                 raise NotCaughtUpError("the source had to be copied anew meanwhile; try again")
-            await in_own_thread(journal.condensed, made, at.last - 1)
         except (EngineError, RefusalError, OSError, Unavailable) as error:
             raise NotCaughtUpError(
                 "an engine of the instance's version and size does not take what the source has "
@@ -240,6 +239,7 @@ class RedisSyncMigration(RedisCopyMigration):
         _refuse_changed(self._follower)
         self._take(compared)
         await self._refuse_data()
+        _refuse_unheard(self._follower)
         follower, self._running = self._follower, None
         await follower.end()
         _refuse_changed(follower)
@@ -298,6 +298,14 @@ def _refuse_changed(follower: StreamFollower) -> None:
         raise NotCaughtUpError(
             f"the source was written to during the cutover ({follower.changed}): end what writes "
             "to it, and cut over again"
+        )
+
+
+def _refuse_unheard(follower: StreamFollower) -> None:
+    """Of a source that is not heard of, nobody knows what was written since."""
+    if not follower.hears:
+        raise NotCaughtUpError(
+            "the connection to the source broke off during the cutover; cut over again"
         )
 
 
