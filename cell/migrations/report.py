@@ -109,6 +109,7 @@ def exact(document: Any) -> Any:
 
 
 def bounded(text: str) -> str:
-    text = "".join(character if character.isprintable() else " " for character in text)
+    """In a time that does not depend on its length: a source may name a thing by 64 MiB."""
     most = TEXT_CHARACTERS_MAX
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    kept = text if len(text) <= most else f"{text[: most - 1]}…"
+    return "".join(character if character.isprintable() else " " for character in kept)

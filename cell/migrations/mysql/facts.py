@@ -16,6 +16,7 @@ from cell.migrations.mysql.session import (
 )
 
 SYSTEMS = frozenset({"information_schema", "performance_schema", "mysql", "sys", "ndbinfo"})
+NAME_CHARACTERS_MAX = 64
 TABLE_TYPES = ("BASE TABLE", "SYSTEM VERSIONED")
 RELEASE = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})\.")
 SERVER = "SELECT VERSION(), @@version_comment, @@lower_case_table_names"
@@ -144,7 +145,7 @@ async def gather(session: SourceSession) -> MySQLFacts:
 async def databases(session: SourceSession) -> tuple[str, ...]:
     """Those of users."""
     names = [str(each[0]) for each in await session.rows("SHOW DATABASES")]
-    if any("\0" in each for each in names):
+    if any("\0" in each or len(each) > NAME_CHARACTERS_MAX for each in names):
         # No server has such a name, and no tool can be told it.
         raise MigrationError(UNREADABLE)
     return tuple(sorted(each for each in names if each.lower() not in SYSTEMS))

@@ -1,6 +1,7 @@
 """What is found of sources that no machine of ours has: MySQL, old and new servers, odd engines."""
 
 import asyncio
+import time
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,6 +16,7 @@ from cell.migrations.mysql.facts import MySQLFacts, MySQLObject, MySQLTable, dat
 from cell.migrations.mysql.grants import Grants
 from cell.migrations.mysql.preflight import BothSides
 from cell.migrations.mysql.session import SourceSession
+from cell.migrations.report import bounded
 
 SUPPORTED = Supported(
     "10.11.18-MariaDB",
@@ -95,7 +97,7 @@ def test_a_newer_mariadb_is_warned_of() -> None:
     assert newer == {"databases": "info", "newer_version": "warning"}
 
 
-@pytest.mark.parametrize("name", ["a\0b", "x" * 10_000_000])
+@pytest.mark.parametrize("name", ["a\0b", "x" * 65, "x" * 10_000_000])
 def test_names_that_no_server_has_are_refused(name: str) -> None:
     """Of an argument they would be a mistake of the cell's, and of a packet."""
 
@@ -108,6 +110,13 @@ def test_names_that_no_server_has_are_refused(name: str) -> None:
 
     with pytest.raises(MigrationError, match="cannot be read"):
         asyncio.run(asked())
+
+
+def test_no_text_of_a_source_takes_long_to_be_told() -> None:
+    """All else in the cell would wait for it."""
+    began = time.process_time()
+    assert bounded("\x1b" + "x" * 2**26) == f" {'x' * 498}…"
+    assert time.process_time() - began < 1
 
 
 async def _rows(_: SourceSession, name: str, __: str) -> list[tuple[str | None, ...]]:
