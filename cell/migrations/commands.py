@@ -82,7 +82,7 @@ class Migrations:
                 f"the migration {other.migration_id} into the instance {what}; cancel it, or wait "
                 "until it has ended"
             )
-        self._records.save(made)
+        self._records.add(made)
         self._known[migration_id] = made
         self._log("cell.migration_begun", made)
         return made

@@ -117,15 +117,17 @@ class MigrationRecords:
         rows = self._database.rows("SELECT document FROM migrations ORDER BY migration_id")
         return [_parse(orjson.loads(document)) for (document,) in rows]
 
+    def add(self, migration: Migration) -> None:
+        names = (migration.migration_id, migration.instance_id)
+        document = _written(migration)
+        self._database.write("INSERT INTO migrations VALUES (?, ?, ?, NULL)", *names, document)
+
     def save(self, migration: Migration) -> None:
-        document = orjson.dumps(migration.document()).decode()
-        changed = self._database.write(
+        """Of one that was forgotten, nothing: work that ends late must not bring it back."""
+        self._database.write(
             "UPDATE migrations SET document = ? WHERE migration_id = ?",
-            *(document, migration.migration_id),
+            *(_written(migration), migration.migration_id),
         )
-        if not changed:
-            names = (migration.migration_id, migration.instance_id)
-            self._database.write("INSERT INTO migrations VALUES (?, ?, ?, NULL)", *names, document)
         if migration.has_ended and migration.way_back_until is None:
             self._database.write(
                 "UPDATE migrations SET sealed = NULL WHERE migration_id = ?", migration.migration_id
@@ -148,6 +150,10 @@ class MigrationRecords:
 
     def forget(self, instance_id: str) -> None:
         self._database.write("DELETE FROM migrations WHERE instance_id = ?", instance_id)
+
+
+def _written(migration: Migration) -> str:
+    return orjson.dumps(migration.document()).decode()
 
 
 def _context(migration: Migration) -> str:
