@@ -36,6 +36,10 @@ def test_a_key_takes_as_much_to_make_as_is_recommended() -> None:
     [
         ({"n": 1 << 40}, "made in a way"),
         ({"n": 0}, "made in a way"),
+        ({"n": 3}, "made in a way"),
+        ({"n": 4.0}, "made in a way"),
+        ({"check": 5}, "does not say how"),
+        ({"check": "ä"}, "does not say how"),
         ({"r": 1 << 20}, "made in a way"),
         ({"kdf": "none"}, "made in a way"),
         ({"salt": "zz"}, "does not say how"),

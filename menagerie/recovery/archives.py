@@ -1,8 +1,10 @@
 """Archives of an installation's state: sealed as backups of instances are, for a passphrase."""
 
+import re
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -18,7 +20,9 @@ from menagerie.errors import SettingsError
 from menagerie.recovery.passphrases import KeyDerivation
 
 PREFIX: Final = "installation/"
-_PARTS: Final = 4
+_MANIFEST: Final = re.compile(
+    rf"{PREFIX}[0-9A-Za-z_-]+/ibk_[0-7][0-9A-HJKMNP-TV-Z]{{25}}/{MANIFEST}", re.ASCII
+)
 # What is unpacked of an archive.
 BYTES_MAX: Final = 1 << 44
 
@@ -75,13 +79,18 @@ def unpack(objects: ReadsObjects, name: BackupName, passphrase: str, target: Pat
 
 
 def complete(names: Iterable[str]) -> list[BackupName]:
-    """Those that have a manifest, oldest first."""
+    """Those that have a manifest, oldest first; other names are somebody else's."""
     found = []
     for each in names:
-        parts = each.split("/")
-        if len(parts) == _PARTS and each.startswith(PREFIX) and parts[-1] == MANIFEST:
-            found.append(BackupName("/".join(parts[:2]), parts[2]))
+        if _MANIFEST.fullmatch(each):
+            owner, backup_id, _ = each.rsplit("/", 2)
+            found.append(BackupName(owner, backup_id))
     return sorted(found, key=lambda one: one.backup_id)
+
+
+def made_at(name: BackupName) -> datetime:
+    """As its name has it."""
+    return ULID.from_str(name.backup_id.removeprefix("ibk_")).datetime
 
 
 def in_store(store: Store, cell_id: str = "") -> list[BackupName]:

@@ -7,24 +7,23 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
-
-from ulid import ULID
 
 from cell.backups.manifest import BackupName, Kind
 from cell.backups.sealed_objects import DamagedError
 from cell.backups.store import Store, StoreError
 from menagerie.errors import SettingsError
 from menagerie.recovery import archives, last_made, state
-from menagerie.recovery.archives import ArchiveKey
+from menagerie.recovery.archives import ArchiveKey, made_at
 from menagerie.recovery.report import stores_of
 from menagerie.recovery.sealed_file import NewSealedFile, opened
 from menagerie.settings import Settings
 
 KEPT_NEWEST: Final = 12
 KEPT_DAYS: Final = 14
+CLOCKS_DIFFER: Final = timedelta(days=1)
 _SPOOL: Final = ".backup-"
 _LOCK: Final = "backup.lock"
 
@@ -74,7 +73,7 @@ def into_store(settings: Settings, passphrase: str, kind: Kind) -> MadeBackup:
                 continue
             if store is stores.first:
                 last_made.note(settings.root, name.backup_id, settings.backup_store)
-            _thin_out(store, contents.cell_id)
+            _thin_out(store, contents.cell_id, name)
         if faults:
             raise faults[0]
     return MadeBackup(name.backup_id, settings.backup_store, contents.made_at, stored)
@@ -131,10 +130,12 @@ def _alone(root: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def _thin_out(store: Store, cell_id: str) -> None:
+def _thin_out(store: Store, cell_id: str, made: BackupName) -> None:
     """A backup that is there is worth more than one that is not removed: what fails is left."""
+    # One that is later than what was made now is none of ours; all others would count as old.
+    latest = made_at(made) + CLOCKS_DIFFER
     with contextlib.suppress(StoreError):
-        found = archives.in_store(store, cell_id)
+        found = [each for each in archives.in_store(store, cell_id) if made_at(each) <= latest]
         for name in superfluous(found):
             store.remove([name.manifest])
             store.remove_all(name.prefix)
@@ -148,11 +149,7 @@ def superfluous(found: list[BackupName]) -> list[BackupName]:
     if len(found) <= KEPT_NEWEST:
         return []
     kept = set(found[-KEPT_NEWEST:])
-    last_of_day = {_made_at(each).date(): each for each in found}
-    first = (_made_at(found[-1]) - timedelta(days=KEPT_DAYS)).date()
+    last_of_day = {made_at(each).date(): each for each in found}
+    first = (made_at(found[-1]) - timedelta(days=KEPT_DAYS)).date()
     kept |= {each for day, each in last_of_day.items() if day > first}
     return [each for each in found if each not in kept]
-
-
-def _made_at(name: BackupName) -> datetime:
-    return ULID.from_str(name.backup_id.removeprefix("ibk_")).datetime

@@ -52,8 +52,11 @@ class KeyDerivation:
         try:
             made = cls(**json.loads(text))
             bytes.fromhex(made.salt)
-            fits = made.kdf == "scrypt" and 1 < made.n <= _N_MAX and (made.r, made.p) == (8, 1)
-        except (ValueError, TypeError) as error:
+            sizes = [type(each) is int for each in (made.n, made.r, made.p)]
+            fits = made.kdf == "scrypt" and all(sizes) and (made.r, made.p) == (8, 1)
+            fits = fits and 1 < made.n <= _N_MAX and made.n.bit_count() == 1
+            made.check.encode("ascii")
+        except (AttributeError, ValueError, TypeError) as error:
             raise DamagedError("the archive does not say how its key is made") from error
         if not fits:
             raise DamagedError("the key of the archive is made in a way that this version lacks")
