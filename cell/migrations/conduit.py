@@ -32,11 +32,14 @@ SSL_REQUEST = struct.pack("!II", 8, 80877103)
 # Of a message: its kind, and its length with this number.
 HEADER = struct.Struct("!cI")
 LENGTH_BYTES = 4
-SASL = struct.pack("!I", 10)
-BEFORE_LOGIN = (b"N", b"v")
-GREETINGS = (*BEFORE_LOGIN, b"R", b"E")
+WELL, IN_CLEAR, SASL = (struct.pack("!I", number) for number in (0, 3, 10))
+GREETINGS = (b"N", b"v", b"R", b"E")
 GREETING_BYTES_MAX = 64 * 1024
 NO_TLS = "the source does not offer TLS; have it enabled there, or say that TLS is off"
+NOT_IN_CLEAR = (
+    "the source wants the password in clear, which it gets only where TLS is verified; name the CA "
+    "of its certificate, or have its user log in by scram-sha-256"
+)
 KEEPALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
 
 Spoken = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -135,7 +138,7 @@ class Conduit:
     ) -> None:
         asked = asyncio.create_task(_pass_on(near, to_far))
         try:
-            to_near.write(await greeting(far))
+            await let_in(far, to_near, takes_password=self.source.tls == "verify")
             while block := await far.read(CHUNK_BYTES):
                 self.received_bytes += len(block)
                 to_near.write(block)
@@ -150,30 +153,42 @@ class Conduit:
             await asyncio.gather(asked, return_exceptions=True)
 
 
-async def greeting(far: asyncio.StreamReader) -> bytes:
-    """What a server says first, without the logins that are bound to TLS.
+async def let_in(
+    far: asyncio.StreamReader, to_near: asyncio.StreamWriter, *, takes_password: bool
+) -> None:
+    """Passes on what a server says until it lets somebody in, or refuses to.
 
-    TLS ends here, and libpq refuses a server that offers them without. Raises
-    SourceUnreachableError where this is no PostgreSQL.
+    Not the logins that are bound to TLS: that ends here, and libpq refuses a server that offers
+    them without. And no question for the password in clear, unless the server `takes_password`.
+    Raises SourceUnreachableError where it asks that, or this is no PostgreSQL.
     """
-    heard = b""
-    while True:
+    left = GREETING_BYTES_MAX
+    while left > 0:
         try:
             head = await far.readexactly(HEADER.size)
             kind, size = HEADER.unpack(head)
             if kind not in GREETINGS or not LENGTH_BYTES <= size <= GREETING_BYTES_MAX:
-                raise SourceUnreachableError("what answers at the source is no PostgreSQL")
+                break
             content = await far.readexactly(size - LENGTH_BYTES)
         except asyncio.IncompleteReadError as error:
-            return heard + error.partial
-        if kind == b"R" and content[:4] == SASL:
-            names = [each for each in content[4:].split(b"\0") if each]
-            kept = b"".join(each + b"\0" for each in names if not each.endswith(b"-PLUS"))
-            content = SASL + kept + b"\0"
-            head = HEADER.pack(kind, len(content) + LENGTH_BYTES)
-        heard += head + content
-        if kind not in BEFORE_LOGIN or len(heard) > GREETING_BYTES_MAX:
-            return heard
+            to_near.write(error.partial)
+            return
+        asked = content[:4] if kind == b"R" else b""
+        if asked == IN_CLEAR and not takes_password:
+            raise SourceUnreachableError(NOT_IN_CLEAR)
+        if asked == SASL:
+            content = _without_bound(content)
+        to_near.write(HEADER.pack(kind, len(content) + LENGTH_BYTES) + content)
+        await to_near.drain()
+        if kind == b"E" or asked == WELL:
+            return
+        left -= size
+    raise SourceUnreachableError("what answers at the source is no PostgreSQL")
+
+
+def _without_bound(content: bytes) -> bytes:
+    names = [each for each in content[4:].split(b"\0") if each]
+    return SASL + b"".join(each + b"\0" for each in names if not each.endswith(b"-PLUS")) + b"\0"
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

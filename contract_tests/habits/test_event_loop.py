@@ -37,7 +37,7 @@ READS = {"readuntil", "readline", "readexactly"}
 TURNS = {
     "cell.engines.resp.connection._line": "sleeps after so many lines",
     "cell.engines.resp.connection._answer": "after a line",
-    "cell.migrations.conduit.greeting": "ends after so many bytes",
+    "cell.migrations.conduit.let_in": "ends after so many bytes",
     "cell.migrations.mysql.lent_session._packet": "who asks for one sleeps after it",
     "cell.migrations.postgres.psql._until": "sleeps after so many lines",
     "cell.migrations.redis.source.line": "who asks for few, and sleeps after an empty one",
