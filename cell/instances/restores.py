@@ -1,5 +1,7 @@
 """An instance gets the data of one of its backups, or keeps what it has."""
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +13,7 @@ from cell.backups.sealed_objects import DamagedError
 from cell.engines.driver import EngineError, FinalError, Login
 from cell.engines.packed_snapshots import archive_of
 from cell.engines.wal_sources import ArchivesWal, RecoveryTarget
-from cell.instances import bounds, replaced_data
+from cell.instances import bounds, replaced_data, starting
 from cell.instances.backups import RETRY_AFTER, InstanceBackups, told
 from cell.instances.beginnings import UNPACKED
 from cell.instances.copied import Copied
@@ -19,6 +21,7 @@ from cell.instances.copy_slots import CopySlot, locked_in_turn
 from cell.instances.hosted import BackupProgress, HostedInstance
 from cell.instances.lost_data import LOST
 from cell.instances.reasons import for_owner
+from cell.instances.start_slots import StartSlot
 from cell.instances.supervisor import Supervisor
 from cell.instances.wal_recoveries import WalPlan, WalRecoveries
 from cell.runtime import budget, engine_files
@@ -126,19 +129,30 @@ class Restores:
         """Of its owner, by which data is looked at."""
         return self._supervisor.login(instance)
 
-    async def put(self, instance: HostedInstance, folder: Path) -> None:
-        """A copy in the form of a snapshot becomes the data. Unavailable where it does not."""
+    async def put(
+        self, instance: HostedInstance, folder: Path, check: Callable[[], Awaitable[None]]
+    ) -> None:
+        """A copy in the form of a snapshot becomes the data. Unavailable where it does not.
+
+        Nor where `check` raises, which looks at what clients have written to the very last.
+        """
         slot = CopySlot(self._supervisor.pools.copies, self._supervisor.host, instance)
         async with instance.backups_lock, locked_in_turn(instance, slot):
             instance.refuse_gone("migrate into")
             instance.is_replaced = True
             try:
-                await self._replace(instance, slot, _Target(None, None, folder))
+                await self._replace(instance, slot, _Target(None, None, folder), check)
             finally:
                 instance.is_replaced = False
                 await in_own_thread(replaced_data.clear, instance.site)
 
-    async def _replace(self, instance: HostedInstance, slot: CopySlot, target: "_Target") -> None:
+    async def _replace(
+        self,
+        instance: HostedInstance,
+        slot: CopySlot,
+        target: "_Target",
+        check: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         """With the lock held. What is tried takes the place only once it has taken a login."""
         site = instance.site
         wal_bytes = 0 if target.plan is None else target.plan.size_bytes
@@ -146,6 +160,8 @@ class Restores:
         limits = (bytes_max, target.within_s(self._settings))
         try:
             await self._stop(instance)
+            if check is not None:
+                await self._look_alone(instance, check)
             # What it wrote last is archived, before that of other data is.
             await self._backups.archives.settle(instance)
             await in_own_thread(replaced_data.set_aside, site)
@@ -179,6 +195,28 @@ class Restores:
         self._supervisor.publish()
         await self._supervisor.stop(instance)
         self._supervisor.publish()
+
+    async def _look_alone(
+        self, instance: HostedInstance, check: Callable[[], Awaitable[None]]
+    ) -> None:
+        """With the engine started once more, where the gateway leads nobody.
+
+        Its clients could write, and were told so, until it was stopped.
+        """
+        supervisor, spec = self._supervisor, instance.record.spec
+        async with bounds.in_turn(
+            instance, slot := StartSlot(supervisor.pools, supervisor.host, instance)
+        ):
+            await supervisor.prepare(instance)
+            await asyncio.to_thread(instance.site.empty_run)
+            process = await starting.launched(instance, spec)
+            instance.engine_started(process)
+            slot.limit_cpu()
+            supervisor.host.headroom.give(process.group, spec.size.memory_bytes)
+            login = supervisor.login(instance)
+            await starting.until_usable(instance, process, login, self._settings, slot)
+        await check()
+        await supervisor.stop(instance)
 
     async def _put_back(self, instance: HostedInstance) -> None:
         await self._supervisor.stop(instance)

@@ -21,6 +21,7 @@ from cell.runtime.own_threads import in_own_thread
 HEAD_BYTES = 1024
 TRIED, NEW = "tried", "new"
 NOTHING = Contents.of([]).digest
+WRITTEN = "data was written into the instance meanwhile; it was left as is"
 FORMATS = {"rdb": "an RDB file", "duckdb": "a database file of DuckDB"}
 
 
@@ -70,18 +71,22 @@ class FileMigration:
         if holds.digest == NOTHING:
             folder = await self._prepared()
             try:
-                await self.restores.put(instance, folder)
+                await self.restores.put(instance, folder, self._refuse_written)
             finally:
                 await in_own_thread(engine_files.remove, folder)
             holds = await self._holds()
         elif not is_again:
-            raise MigrationError("data was written into the instance meanwhile; it was left as is")
+            raise MigrationError(WRITTEN)
         if not is_again:
             self._compare(holds)
         self._verified(holds)
         self._passed(holds)
         record.made.pop("swap", None)
         self.work.save()
+
+    async def _refuse_written(self) -> None:
+        if (await self._holds()).digest != NOTHING:
+            raise MigrationError(WRITTEN)
 
     def _compare(self, holds: Contents) -> None:
         """With what was tried; raises MigrationError."""
