@@ -84,7 +84,6 @@ _WORDS: dict[str, Callable[[Facts], str]] = {
     "not": lambda _: "matches a form that is not allowed",
     "anyOf": lambda _: "matches none of the allowed forms",
     "oneOf": lambda _: "matches none of the allowed forms",
-    "propertyNames": lambda _: "has a member whose name is not allowed",
     "additionalItems": lambda _: "has more items than are allowed",
     "unevaluatedItems": lambda _: "has items that are not allowed",
     "falseSchema": lambda _: "is not allowed",
@@ -106,6 +105,8 @@ def message(error: jsonschema_rs.ValidationError, allowed: Mapping[str, str]) ->
             if words
             else "does not have the required format; see the API document"
         )
+    if kind.name == "propertyNames":
+        return f"its name {message(facts['error'], allowed)}"
     if kind.name == "enum":
         return _choice(facts["options"], error.instance)
     words_for = _WORDS.get(kind.name)

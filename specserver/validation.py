@@ -141,6 +141,11 @@ def _violations(
         elif keyword in _UNEXPECTED_KEYWORDS:
             for member in error.kind.as_dict()["unexpected"]:
                 yield _violation(f"{pointer}/{escape(member)}", keyword, "is not a known member")
+        elif keyword == "propertyNames":
+            # The place is the member; the processor names the object, and in a violation within
+            # the name that is wrong.
+            member = error.kind.as_dict()["error"].instance
+            yield _violation(f"{pointer}/{escape(member)}", keyword, message(error, allowed))
         elif keyword in {"anyOf", "oneOf"}:
             yield from _of_branches(pointer, keyword, error, allowed)
         else:

@@ -99,6 +99,9 @@ SPOILED: dict[str, Spoil] = {
     "money is UsdCents": lambda d: schema(d, "UsdCents").update(type="number"),
     "an id has the pattern of its kind": lambda d: schema(d, "ProjectId").pop("pattern"),
     "say in x-allowed": lambda d: schema(d, "Slug").pop("x-allowed"),
+    "the body/name/propertyNames has a pattern: say in x-allowed": lambda d: schema(
+        d, "ProjectCreate"
+    )["properties"].update(name={"type": "object", "propertyNames": {"pattern": "^[a-z]+$"}}),
     "make it a DisplayName": lambda d: schema(d, "ProjectCreate")["properties"].update(
         name={"type": "string", "minLength": 1}
     ),

@@ -57,6 +57,28 @@ CANARY = "hunter2-canary"
             "1",
             [("", "pattern", "does not have the required format; see the API document")],
         ),
+        (
+            {
+                "properties": {
+                    "tags": {"propertyNames": {"pattern": "^[a-z]+$", "x-allowed": "letters"}}
+                }
+            },
+            {"tags": {"fine": 1, "Team/Key": 2, "~": 3}},
+            [
+                ("/tags/Team~1Key", "propertyNames", "its name must be letters"),
+                ("/tags/~0", "propertyNames", "its name must be letters"),
+            ],
+        ),
+        (
+            {"propertyNames": {"maxLength": 3}},
+            {"long": 1},
+            [("/long", "propertyNames", "its name must have at most 3 characters")],
+        ),
+        (
+            {"propertyNames": {"enum": ["read", "write"]}},
+            {"wrote": 1},
+            [("/wrote", "propertyNames", 'its name must be "write" or "read"')],
+        ),
         ({"format": "hostname"}, "-", [("", "format", "must be a valid host name")]),
         ({"format": "date-time"}, "soon", [("", "format")]),
         ({"format": "uuid"}, "soon", [("", "format", "must be a UUID")]),
@@ -117,6 +139,7 @@ WRONG_IN_EACH: list[Any] = [
     ({"items": {"additionalProperties": False}}, [{"a": 1}] * LARGE),
     ({"items": {"unevaluatedProperties": False}}, [{"a": 1}] * LARGE),
     ({"additionalProperties": {"type": "string"}}, {str(n): n for n in range(LARGE)}),
+    ({"propertyNames": {"pattern": "^x"}}, {str(n): n for n in range(LARGE)}),
     ({"items": {"items": {"type": "string"}, "uniqueItems": True}}, [[1, 1]] * LARGE),
 ]
 

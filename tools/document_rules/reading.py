@@ -93,6 +93,9 @@ def schemas(schema: Any, place: str = "") -> Iterator[tuple[str, Json]]:
             yield from schemas(inner, place)
     for keyword in ("items", "additionalProperties"):
         yield from schemas(schema.get(keyword), f"{place}/{keyword}")
+    if isinstance(schema.get("propertyNames"), dict):
+        # A name is a text, whether or not its schema says so.
+        yield from schemas({"type": "string", **schema["propertyNames"]}, f"{place}/propertyNames")
 
 
 def examples(content: Json) -> list[Any]:
