@@ -8,25 +8,27 @@ import re
 import sys
 from pathlib import Path
 from textwrap import indent
-from typing import Final
+from typing import Any, Final
 
 from control.policy.permissions import CATALOGUE
-from specserver.written import load
-from tools import skeleton_texts
+from specserver import written
+from tools import skeleton_code, skeleton_columns, skeleton_texts
 from tools.document_rules.layout import GROUPS, area_of
-from tools.document_rules.reading import Text
-from tools.skeleton_records import RecordSkeleton, Refused
+from tools.skeleton_code import PARAMETER
+from tools.skeleton_columns import Column, Refused
+from tools.skeleton_records import RecordSkeleton
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 EXAMPLES: Final = """examples:
 
   python -m tools.new_operation notes.get GET '/v1/orgs/{org_id}/instances/{instance_id}/notes'
 
-  python -m tools.new_operation notes.replace PUT --record Note \\
+  python -m tools.new_operation notes.replace PUT --record Note --column text:text \\
       '/v1/orgs/{org_id}/instances/{instance_id}/notes'
+
+The second also makes notes.get, a GET of the same path, where there is none yet.
 """
 _NAME: Final = re.compile(r"([a-z][a-z0-9_]*)\.([a-z][a-z0-9_]*)")
-_PARAMETER: Final = re.compile(r"\{(\w+)\}")
 _SUCCESSES: Final = {"POST": "201", "DELETE": "204"}
 # As elsewhere in the house; one without operations has no file yet.
 _AREAS: Final = ("access", "billing", "catalogue", "data", "events", "instances", "network")
@@ -44,28 +46,48 @@ class Skeleton:
             raise Refused(f"{name} is not an operationId; write noun.verb, as in instances.pause")
         self.root, self.name, self.method, self.path = root, name, method.upper(), path
         self.noun, self.verb = found.groups()
-        named = [one.removesuffix("_id") for one in _PARAMETER.findall(path)]
+        self.owned: RecordSkeleton | None = None
+        named = [one.removesuffix("_id") for one in PARAMETER.findall(path)]
         self.records = [one for one in named if one != "org"]
         self.permission = permission or self._permission()
         self.document = root / "openapi.yaml"
-        text = Text(self.document)
-        self.files = {one: load(one) for one in text.files}
-        if any(one.id == name for one in text.operations):
-            raise Refused(f"openapi.yaml has an operation {name} already")
-        if any((one.path, one.method) == (path, self.method) for one in text.operations):
-            raise Refused(f"openapi.yaml has an operation at {self.method} {path} already")
-        self.schemas = text.raw["components"]["schemas"]
-        self.parameters = {
-            one["name"]: name for name, one in text.raw["components"]["parameters"].items()
+        whole = written.read(self.document)
+        self.known = {
+            (path, method.upper()): operation["operationId"]
+            for path, item in whole["paths"].items()
+            for method, operation in item.items()
         }
-        unknown = [one for one in _PARAMETER.findall(path) if one not in self.parameters]
+        if name in self.known.values():
+            raise Refused(f"openapi.yaml has an operation {name} already")
+        if (path, self.method) in self.known:
+            raise Refused(f"openapi.yaml has an operation at {self.method} {path} already")
+        self._load()
+        self.parameters = {
+            one["name"]: name for name, one in whole["components"]["parameters"].items()
+        }
+        unknown = [one for one in PARAMETER.findall(path) if one not in self.parameters]
         if unknown:
             raise Refused(
                 f"{unknown[0]} is not a path parameter of openapi.yaml; add it to components/"
                 "parameters of openapi/shared.yaml, with its x-record, and use it in one operation"
                 " first"
             )
-        self.area = self._area(area, text)
+        self.area = self._area(area)
+
+    def _load(self) -> None:
+        """Each file of the document as it now is."""
+        folder = self.document.with_suffix("")
+        files = [self.document, *sorted(folder.glob("*.yaml"))]
+        self.files = {one: written.load(one) for one in files}
+
+    def getting(self) -> "Skeleton | None":
+        """The GET of what a PUT replaces, where there is none yet."""
+        name = f"{self.noun}.get"
+        if (self.path, "GET") in self.known or name in self.known.values():
+            return None
+        permission = self.permission.replace(":write", ":read")
+        permission = permission if permission in CATALOGUE else ""
+        return Skeleton(self.root, name, "GET", self.path, permission, self.area.stem)
 
     def _permission(self) -> str:
         """That of its noun, or else of the record that the path names."""
@@ -93,7 +115,7 @@ class Skeleton:
         known = {one["name"].lower(): one["name"] for one in self.files[self.document]["tags"]}
         return str(known.get(meant.lower(), meant))
 
-    def _area(self, given: str, text: Text) -> Path:
+    def _area(self, given: str) -> Path:
         """The file of its tag; for a new tag the one that was asked for, or of the path alike."""
         root = self.files[self.document]
         area = area_of(root, self.tag) or given
@@ -101,7 +123,7 @@ class Skeleton:
             raise Refused(f"the tag {self.tag} is of {area}: leave out --area, or move the tag")
         folder = self.document.with_suffix("")
         if not area:
-            lines = text.files[self.document]
+            lines = self.document.read_text().splitlines()
             reference = root["paths"][lines[self._nearest(lines)].strip(" :")]["$ref"]
             area = Path(reference.partition("#")[0]).stem
         if area not in _AREAS:
@@ -111,8 +133,9 @@ class Skeleton:
     def describe(self) -> list[Path]:
         """Write it into the file of its area, beside others of its path, and name it in the root.
 
-        The root names a path once, whatever its methods.
+        The root names a path once, whatever its methods. What reads comes before what changes.
         """
+        self._load()
         lines = [skeleton_texts.AREA_HEAD]
         if self.area in self.files:
             lines = self.area.read_text().splitlines()
@@ -121,17 +144,32 @@ class Skeleton:
         block = indent(self._operation(), "    ").splitlines()
         place = f"  {self.path}:"
         if place in lines:
-            end = _end_of_path(lines, lines.index(place))
+            start = lines.index(place)
+            end = start + 1 if self.reads else _end_of_path(lines, start)
             lines[end:end] = block
         else:
             end = _end_of_path(lines, self._nearest(lines))
             lines[end:end] = ["", place, *block]
-        if not self._deletes and self.schema not in self.schemas:
+        there = any(self.schema in one["components"]["schemas"] for one in self._with_schemas())
+        if not self._deletes and not there:
             lines += [] if "components:" in lines else ["", "components:", "  schemas:"]
-            lines += indent(skeleton_texts.SCHEMA.format(schema=self.schema), "    ").splitlines()
+            lines += indent(self._schema(), "    ").splitlines()
         self.area.write_text("\n".join(lines) + "\n")
         self._name_in_root(place)
         return [self.document, self.area]
+
+    def _with_schemas(self) -> list[dict[str, Any]]:
+        return [one for one in self.files.values() if "schemas" in one.get("components", {})]
+
+    @property
+    def _columns(self) -> tuple[Column, ...]:
+        return self.owned.columns if self.owned else skeleton_columns.UNDECIDED
+
+    def _schema(self) -> str:
+        required = ", ".join(one.name for one in self._columns)
+        members = "".join(one.in_schema for one in self._columns)
+        head = skeleton_texts.SCHEMA.format(schema=self.schema, required=required)
+        return head + indent(members, "    ")
 
     def _name_in_root(self, place: str) -> None:
         lines = self.document.read_text().splitlines()
@@ -181,7 +219,7 @@ class Skeleton:
         return max(paths, key=lambda number: (alike(number), number), default=above)
 
     def _operation(self) -> str:
-        names = [self.parameters[one] for one in _PARAMETER.findall(self.path)]
+        names = [self.parameters[one] for one in PARAMETER.findall(self.path)]
         names += ["IdempotencyKey"] if self.method == "POST" else []
         schema = self._reference("schemas", self.schema)
         policy = f"x-authorize: {{permission: '{self.permission}', scope: team}}\n"
@@ -191,13 +229,17 @@ class Skeleton:
             policy += f"x-audit: {self.noun}.{self.verb}\n"
         if self._deletes:
             policy += "x-confirm: 'TODO: say what is lost, or write none and x-confirm-reason.'\n"
+        example = skeleton_columns.example(self._columns)
+        body = skeleton_texts.BODY.format(schema=schema, example=example) if self.has_body else ""
+        decided = self.owned and self.owned.parent == "instance" and not self.reads
         return f"{self.method.lower()}:\n" + indent(
             skeleton_texts.WORDS.format(id=self.name, tag=self.tag)
+            + (skeleton_texts.FATE_WORDS if decided else "")
             + policy
             + "x-rate-limit: default\nx-events: []\n"
             + "parameters:\n"
             + "".join(f"  - {self._reference('parameters', one)}\n" for one in names)
-            + (skeleton_texts.BODY.format(schema=schema) if self.has_body else "")
+            + body
             + f"responses:\n{indent(self._success(schema), '  ')}",
             "  ",
         )
@@ -207,30 +249,10 @@ class Skeleton:
         if self._deletes:
             return f"'204': {self._reference('responses', 'NoContent')}\n"
         return skeleton_texts.ANSWER.format(
-            status=_SUCCESSES.get(self.method, "200"), schema=schema
+            status=_SUCCESSES.get(self.method, "200"),
+            schema=schema,
+            example=skeleton_columns.example(self._columns),
         )
-
-    def handle(self) -> Path:
-        """Write the handler, in a new module where the tag has none."""
-        place = self.module("handlers")
-        given = self.records
-        classes = {one: one.title().replace("_", "") for one in given}
-        arguments = [f"{one}: {classes[one]}" for one in given]
-        arguments += ["body: Body"] if self.has_body else []
-        head = skeleton_texts.HANDLERS.format(tag=self.noun.replace("_", " "))
-        head += "".join(f"{self.import_of(classes[one])}\n" for one in sorted(given))
-        text = place.read_text() if place.exists() else f"{head}\nBody = dict[str, Any]\n"
-        target = given[-1] if given else "call.org"
-        place.write_text(
-            text
-            + skeleton_texts.HANDLER.format(
-                verb=self.verb,
-                arguments="".join(f", {one}" for one in arguments),
-                answer="Reply" if self._deletes else "Body",
-                audit="" if self.reads else f"    call.audit(target={target}.id, detail=TODO)\n",
-            )
-        )
-        return place
 
     def import_of(self, record: str) -> str:
         """The line by which a module gets the record."""
@@ -246,37 +268,6 @@ class Skeleton:
             (folder / "__init__.py").write_text(skeleton_texts.ROOM_HEAD)
         return folder / f"{self.noun}.py"
 
-    def test(self) -> Path:
-        """Write the test to begin with."""
-        place = self.root / "contract_tests" / "api" / self.area.stem / f"test_{self.noun}.py"
-        place.parent.mkdir(parents=True, exist_ok=True)
-        text = place.read_text() if place.exists() else skeleton_texts.TESTS.format(noun=self.noun)
-        filled = self.path
-        for one in _PARAMETER.findall(self.path):
-            filled = filled.replace(f"{{{one}}}", f"{{here.ids['{one}']}}")
-        place.write_text(
-            text
-            + skeleton_texts.TEST.format(
-                verb=self.verb,
-                name=self.name,
-                path=filled,
-                method=self.method,
-                body=", json={}" if self.has_body else "",
-                audited="" if self.reads else skeleton_texts.AUDITED.format(name=self.name),
-            )
-        )
-        return place
-
-    def record(self, name: str) -> list[Path]:
-        """Write the record of a table, the migration that makes it, its view and its conflicts."""
-        return RecordSkeleton(self, name).write()
-
-    def log(self) -> Path:
-        place = self.root / "CHANGELOG.md"
-        text = place.read_text()
-        place.write_text(text.replace("### Added\n", f"### Added\n- TODO: {self.name}.\n", 1))
-        return place
-
 
 def _end_of_path(lines: list[str], start: int) -> int:
     """The line behind the last one of the path that starts there."""
@@ -286,6 +277,33 @@ def _end_of_path(lines: list[str], start: int) -> int:
     while not lines[end - 1]:
         end -= 1
     return end
+
+
+def log(root: Path, names: list[str]) -> Path:
+    place = root / "CHANGELOG.md"
+    line = f"### Added\n- TODO: {' and '.join(names)}.\n"
+    place.write_text(place.read_text().replace("### Added\n", line, 1))
+    return place
+
+
+def write(skeleton: Skeleton, record: str | None, columns: tuple[Column, ...]) -> list[Path]:
+    """All of it, and of a record that a PUT replaces the GET as well. Raises Refused."""
+    made, files = [skeleton], []
+    if record:
+        owned = RecordSkeleton(skeleton, record, columns)
+        getting = skeleton.getting() if owned.is_one_of_each else None
+        files += owned.write()
+        made = [getting, skeleton] if getting else made
+        for one in made:
+            one.owned = owned
+    for one in made:
+        files += [*one.describe(), skeleton_code.handle(one)]
+    # What the PUT's own test reads by is shown by that.
+    files.append(skeleton_code.test(skeleton, shown=len(made) > 1))
+    files.append(log(skeleton.root, [one.name for one in made]))
+    files = list(dict.fromkeys(files))
+    skeleton_code.tidy(skeleton.root, files)
+    return files
 
 
 def main(words: list[str], root: Path = ROOT) -> int:
@@ -301,12 +319,17 @@ def main(words: list[str], root: Path = ROOT) -> int:
     parser.add_argument("--permission", default="", help="[NOUN:read or NOUN:write]")
     parser.add_argument("--area", default="", help="of a new tag: a file of openapi/")
     parser.add_argument("--record", metavar="NAME", help="a table of its own, with this record")
+    kinds = ", ".join(skeleton_columns.KINDS)
+    column = f"of the record, one of {kinds}; may be repeated"
+    parser.add_argument("--column", metavar="NAME:KIND", action="append", default=[], help=column)
     given = parser.parse_args(words)
+    if given.column and not given.record:
+        raise Refused("--column is of the table that --record makes")
+    columns = skeleton_columns.columns(given.column)
     skeleton = Skeleton(root, given.name, given.method, given.path, given.permission, given.area)
-    written = skeleton.record(given.record) if given.record else []
-    written += [*skeleton.describe(), skeleton.handle(), skeleton.test(), skeleton.log()]
+    files = write(skeleton, given.record, columns)
     print(
-        "written; search for TODO in:", *(f"  {one.relative_to(root)}" for one in written), sep="\n"
+        "written; search for TODO in:", *(f"  {one.relative_to(root)}" for one in files), sep="\n"
     )
     print("then: make fix check, and docs/adding-an-operation.md for what each part needs")
     return 0

@@ -17,7 +17,7 @@ BODY = dedent("""\
       content:
         application/json:
           schema: {schema}
-          example: {{todo: TODO}}
+          example: {example}
     """)
 ANSWER = dedent("""\
     '{status}':
@@ -25,53 +25,71 @@ ANSWER = dedent("""\
       content:
         application/json:
           schema: {schema}
-          example: {{todo: TODO}}
+          example: {example}
     """)
 SCHEMA = dedent("""\
     {schema}:
       type: object
       description: 'TODO: say what it is.'
       unevaluatedProperties: false
-      required: [todo]
+      required: [{required}]
       properties:
-        todo: {{type: string, maxLength: 100, description: 'TODO: its members.'}}
     """)
+FATE_WORDS = """\
+  TODO: say what a branch gets of it, and what is left when the instance is erased.
+"""
 HANDLERS = '''"""Handlers of the tag {tag}: TODO."""
 
 from typing import Any
 
 from handlers.calls import OrgCall
-from specserver import Reply
+
+Body = dict[str, Any]
 '''
 HANDLER = """
 
 def {verb}(call: OrgCall{arguments}) -> {answer}:
-{audit}    raise NotImplementedError("TODO")
+{change}{audit}    raise NotImplementedError("TODO")
+"""
+# A method of the instance refuses one that is deleted; this one is for what its cell need not do.
+CHANGE = "    instance.change(waits=False)\n"
+GET = """
+
+def {verb}(call: OrgCall{arguments}) -> Body:
+    return views.{view}({table}.of_{record}(call.db, {record}))
+"""
+PUT = """
+
+def {verb}(call: OrgCall{arguments}) -> Body:
+{change}    replaced = {table}.replace(call.db, {record}, body)
+    # TODO: is this what the audit log is to say? Of free texts and long values, names and numbers.
+    call.audit(target={record}.id, detail={{{audited}}})
+    return views.{view}(replaced)
 """
 TESTS = '''"""TODO: what holds for {noun}, in one sentence."""
 
 import pytest
-
-from contract_tests import written
-from contract_tests.api.harness import House
-from contract_tests.api.rows import Estate, estate, is_problem
-
-
-@pytest.fixture
-def here(house: House) -> Estate:
-    return estate(house)
 '''
 TEST = """
 
-def test_{verb}_does_what_its_description_says(house: House, here: Estate) -> None:
-    answer = house.request("{method}", f"{path}", here.tenant.key{body})
+def test_{verb}_does_what_its_description_says(house: House) -> None:
+{here}    where = {where}
+    answer = house.request("{method}", where, tenant.key{body})
     assert answer.is_success, answer.text
-{audited}    pytest.fail("TODO: {name}: what it answers, each error (is_problem), its events")
+{shown}{audited}    pytest.fail("TODO: {name}: its answers, each error (rows.is_problem), events")
+"""
+PATH_HELPER = """
+
+def {helper}({parameters}) -> str:
+    return {path}
+"""
+SHOWN = """\
+    assert house.get(where, tenant.key).json() == answer.json()
 """
 AUDITED = """\
     with house.database.read() as db:
         # `written.events_of` gives the events, oldest first.
-        entry = written.audited(db, here.tenant.org_id)[0]
+        entry = written.audited(db, tenant.org_id)[0]
     assert (entry.action, entry.detail) == ("{name}", "TODO")
 """
 WITHIN = """\
@@ -84,7 +102,7 @@ WITHIN_KEY = """
             ["{record}_id"], ["{record}s.id"], name="fk_{table}_{record}_id"
         ),"""
 UNIQUE_KEY = """
-        sa.UniqueConstraint("{key}", "todo", name="uq_{table}_{key}_todo"),"""
+        sa.UniqueConstraint("{key}", "{first}", name="uq_{table}_{key}_{first}"),"""
 RECORD = '''"""TODO: what a {name} is, and who has it."""
 
 from sqlalchemy import ForeignKey, UniqueConstraint
@@ -96,14 +114,15 @@ from storage.columns import Owned, Record
 class {name}(Owned, Record):
     __tablename__ = "{table}"
     # TODO: what no two of them have alike, or nothing; storage/conflicts.py says it to callers.
-    __table_args__ = (UniqueConstraint("{key}", "todo"),)
+    __table_args__ = (UniqueConstraint("{key}", "{first}"),)
 
     id: Mapped[str] = mapped_column(primary_key=True)
     org_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"), index=True)
-{within}    # TODO: its members.
-    todo: Mapped[str]
-'''
+{within}{members}'''
 ONE_OF_EACH = '''"""TODO: what a {name} is. Each {record} has one at most."""
+
+from collections.abc import Mapping
+from typing import Any
 
 from sqlalchemy import ForeignKey
 from sqlalchemy.orm import Mapped, Session, mapped_column
@@ -118,15 +137,32 @@ class {name}(Owned, Record):
 
     {record}_id: Mapped[str] = mapped_column(ForeignKey("{record}s.id"), primary_key=True)
     org_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"), index=True)
-    # TODO: its members.
-    todo: Mapped[str]
-
+{members}
 
 def of_{record}(db: Session, {record}: {kind}) -> {name}:
-    """Also where nobody ever wrote one; that is in no table until it is added."""
+    """Also where nobody ever replaced it; that one is in no table, and `replace` adds it."""
     found = by_key(db, {name}, {record}.id)
-    return found or {name}({record}_id={record}.id, org_id={record}.org_id, todo="")
+    return found or {name}({record}_id={record}.id, org_id={record}.org_id, {empty})
+
+
+def replace(db: Session, {record}: {kind}, values: Mapping[str, Any]) -> {name}:
+    replaced = of_{record}(db, {record})
+{sets}    db.add(replaced)
+    db.flush()
+    return replaced
 '''
+FORGET = '''
+
+def forget(db: Session, instance: Instance) -> None:
+    """With an erased instance, its {table}."""
+    db.execute(
+        delete({name}).where(
+            {name}.org_id == instance.org_id, {name}.instance_id == instance.id
+        )
+    )
+'''
+FORGOTTEN = "        {table}.forget(db, instance)\n"
+FATE = '    "{table}": Fate(kept=None),  # TODO: or why it stays; handed_on, by place_branch.\n'
 ID_COLUMN = """
         sa.Column("id", sa.String(), nullable=False),"""
 MIGRATION = '''"""TODO: what a {name} is."""
@@ -134,7 +170,7 @@ MIGRATION = '''"""TODO: what a {name} is."""
 import sqlalchemy as sa
 from alembic import op
 
-from storage.columns import Timestamp
+from storage.columns import {types}
 
 revision = "{revision}"
 down_revision = "{before}"
@@ -143,8 +179,7 @@ down_revision = "{before}"
 def upgrade() -> None:
     op.create_table(
         "{table}",{own}
-        sa.Column("org_id", sa.String(), nullable=False),{within}
-        sa.Column("todo", sa.String(), nullable=False),
+        sa.Column("org_id", sa.String(), nullable=False),{within}{members}
         sa.Column("created_at", Timestamp(), nullable=False),
         sa.ForeignKeyConstraint(["org_id"], ["organizations.id"], name="fk_{table}_org_id"),{keys}
         sa.PrimaryKeyConstraint("{key}", name="pk_{table}"),{unique}
@@ -164,6 +199,6 @@ Json = dict[str, Any]
 VIEW = """
 
 def {view}(record: {name}) -> Json:
-    # TODO: its members; no secrets, and times by handlers.instants.timestamp.
-    return {{"todo": record.todo}}
+    # TODO: no secrets; times by handlers.instants.timestamp.
+    return {{{members}}}
 """
