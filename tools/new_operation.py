@@ -6,6 +6,7 @@ What is left to write says TODO, and `make check` fails until none does.
 import argparse
 import re
 import sys
+from keyword import iskeyword
 from pathlib import Path
 from textwrap import indent
 from typing import Any, Final
@@ -46,6 +47,8 @@ class Skeleton:
             raise Refused(f"{name} is not an operationId; write noun.verb, as in instances.pause")
         self.root, self.name, self.method, self.path = root, name, method.upper(), path
         self.noun, self.verb = found.groups()
+        if iskeyword(self.verb) or iskeyword(self.noun):
+            raise Refused(f"{name} has a word of Python, which no function can be called by")
         self.owned: RecordSkeleton | None = None
         named = [one.removesuffix("_id") for one in PARAMETER.findall(path)]
         self.records = [one for one in named if one != "org"]

@@ -249,6 +249,7 @@ REFUSED: dict[str, list[str]] = {
     "has an operation instances.get already": ["instances.get", "GET", PATH],
     "an operation at GET /v1/orgs/{org_id} already": ["whistles.get", "GET", ORG],
     "write noun.verb": ["Whistles", "GET", PATH],
+    "has a word of Python": ["whistles.try", "GET", PATH],
     "whistle_id is not a path parameter": ["whistles.get", "GET", f"{ORG}/whistles/{{whistle_id}}"],
     "choose one of access, billing,": ["whistles.get", "GET", PATH, "--area", "labels"],
     "the tag Queues is of data": ["queues.peek", "GET", PATH, "--area", "network"],
