@@ -226,6 +226,14 @@ class DuckDB:
             counted.append((name, await _rows(site, login, query)))
         return Contents.of(counted, rows=sum(int(found[0][0]) for _, found in counted))
 
+    def database(self, site: Site) -> Path:
+        """Where what runs in the site's sandbox finds the file."""
+        return self._host.view(site).data / DATABASE
+
+    async def rows(self, site: Site, login: Login, sql: str) -> list[list[Any]]:
+        """What a query answers. Raises EngineError."""
+        return await _rows(site, login, sql)
+
     async def erase(self, site: Site) -> None:
         self._storage_use.forget(site)
 

@@ -181,9 +181,23 @@ class Verifier:
 
         EngineError where it does not read all of it.
         """
-        async with self._tried(source, FILLED, self._settings.upgrade_timeout_s) as scratch:
+
+        async def put(scratch: ScratchInstance) -> None:
             with budget.limit(scratch.ceiling_bytes):
                 await scratch.driver.restore(scratch.site, folder)
+
+        return await self.begun_with(source, put, look, target)
+
+    async def begun_with(
+        self,
+        source: HostedInstance,
+        put: Callable[[ScratchInstance], Awaitable[None]],
+        look: Callable[[ScratchInstance], Awaitable[T]],
+        target: Path,
+    ) -> T:
+        """As `condensed`, of an engine that starts with what `put` has left in its folder."""
+        async with self._tried(source, FILLED, self._settings.upgrade_timeout_s) as scratch:
+            await put(scratch)
             await self._begin(scratch)
             if scratch.notice is not None:
                 raise EngineError(scratch.notice)

@@ -18,11 +18,11 @@ from specserver import Conflict, NotFound
 log = structlog.get_logger("cell.migrations")
 
 FORMATS = {
-    "postgres": {"postgres_custom", "postgres_plain", "postgres_directory"},
-    "mariadb": {"mysql_dump"},
+    "postgres": {"postgres_custom", "postgres_plain", "postgres_directory", "files"},
+    "mariadb": {"mysql_dump", "files"},
     "redis": {"rdb"},
     "valkey": {"rdb"},
-    "duckdb": {"duckdb"},
+    "duckdb": {"duckdb", "files"},
 }
 """By engine that takes migrations: the files that it takes."""
 FOLLOWING = frozenset({"postgres", "resp"})
@@ -33,7 +33,8 @@ TAKEN = (
     "PostgreSQL takes dumps of pg_dump (custom format, plain SQL, a tar archive of the directory "
     "format) and running PostgreSQL servers; MariaDB takes dumps of mysqldump and "
     "mariadb-dump and running servers of MySQL and MariaDB, DuckDB takes database files, Redis and "
-    "Valkey take RDB files and running servers"
+    "Valkey take RDB files and running servers; all but these two take CSV and Parquet files "
+    "(the format files)"
 )
 
 
@@ -67,10 +68,11 @@ class Migrations:
     def begin(self, instance: HostedInstance, migration_id: str, body: dict[str, Any]) -> Migration:
         source = body["source"]
         given = (source["kind"], source["format"], body["mode"], body["dry_run"])
-        made = Migration(migration_id, instance.instance_id, *given)
+        table = source.get("table")
+        made = Migration(migration_id, instance.instance_id, *given, table=table)
         if (known := self._known.get(migration_id)) is not None:
             asked = (known.instance_id, known.kind, known.format, known.mode, known.dry_run)
-            if asked != (instance.instance_id, *given):
+            if (*asked, known.table) != (instance.instance_id, *given, table):
                 raise Conflict("this migration was begun otherwise")
             return known
         _check(instance, made)
@@ -196,6 +198,8 @@ def _check(instance: HostedInstance, made: Migration) -> None:
         raise Conflict(f"{instance.driver.engine} takes no migrations; {TAKEN}")
     if made.format is not None and made.format not in formats:
         raise Conflict(f"{instance.driver.engine} takes no {made.format}; {TAKEN}")
+    if made.table is not None and made.format != "files":
+        raise Conflict("only a single file of CSV or Parquet has the name of a table")
     if made.kind == "connection" and instance.driver.protocol not in PROTOCOLS:
         raise Conflict(f"{instance.driver.engine} takes files only; {TAKEN}")
     if made.mode == "copy_and_sync" and instance.driver.protocol not in FOLLOWING:

@@ -3,7 +3,7 @@
 import asyncio
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -41,8 +41,8 @@ _OF_REPLICATION: Final = re.compile(
 class MySQLDumpMigration(FileMigration):
     """What the dump makes is copied into the instance once all of it has been run."""
 
-    driver: MariaDB
     host: Host
+    driver: MariaDB
 
     def _recognize(self, head: bytes) -> str | None:
         if not _HEAD.search(head):
@@ -84,33 +84,43 @@ class MySQLDumpMigration(FileMigration):
 
     async def _run(self, scratch: ScratchInstance) -> None:
         """Raises EngineError with the first statement's error."""
-        site, spec = scratch.site, scratch.record.spec
-        command = self.driver.client_command(site, spec, scratch.login)
-        toolbox = Toolbox(self.host, site, spec.size, tuple(command.mounts))
-        given = (command.argv, command.environment)
-        tool = await toolbox.start(*given, stdin=asyncio.subprocess.PIPE)
-        try:
-            with self._file.open("rb") as file:
-                blocks = sql(file)
-                while (block := await in_own_thread(next, blocks, None)) is not None:
-                    tool.input.write(block)
-                    await tool.input.drain()
-                    self._came(file.tell())
-            tool.input.close()
-            await tool.ended()
-            await self.driver.refuse_passing(site)
-            self._found = await self.driver.owned(site, scratch.login)
-        except (ConfinedToolError, OSError) as error:
-            lines = tool.complaint.decode(errors="replace").splitlines()
-            # Before it, the client repeats the statement.
-            why = next((each for each in lines if each.startswith("ERROR ")), str(error))
-            raise EngineError(f"the dump could not be run: {why}") from error
-        finally:
-            await tool.end()
+        await run_sql(self.driver, self.host, scratch, self._blocks())
+        await self.driver.refuse_passing(scratch.site)
+        self._found = await self.driver.owned(scratch.site, scratch.login)
+
+    async def _blocks(self) -> AsyncIterator[bytes]:
+        with self._file.open("rb") as file:
+            blocks = sql(file)
+            while (block := await in_own_thread(next, blocks, None)) is not None:
+                yield block
+                self._came(file.tell())
 
     def _came(self, count: int) -> None:
         if (progress := self.work.record.progress) is not None:
             progress.bytes_done, progress.updated_at = count, time.time()
+
+
+async def run_sql(
+    driver: MariaDB, host: Host, scratch: ScratchInstance, blocks: AsyncIterator[bytes]
+) -> None:
+    """By the client, as the owner. Raises EngineError with the first statement's error."""
+    site, spec = scratch.site, scratch.record.spec
+    command = driver.client_command(site, spec, scratch.login)
+    toolbox = Toolbox(host, site, spec.size, tuple(command.mounts))
+    tool = await toolbox.start(command.argv, command.environment, stdin=asyncio.subprocess.PIPE)
+    try:
+        async for block in blocks:
+            tool.input.write(block)
+            await tool.input.drain()
+        tool.input.close()
+        await tool.ended()
+    except (ConfinedToolError, OSError) as error:
+        lines = tool.complaint.decode(errors="replace").splitlines()
+        # Before it, the client repeats the statement.
+        why = next((each for each in lines if each.startswith("ERROR ")), str(error))
+        raise EngineError(f"the statements could not be run: {why}") from error
+    finally:
+        await tool.end()
 
 
 def sql(file: BinaryIO) -> Iterator[bytes]:

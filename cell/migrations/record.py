@@ -51,7 +51,7 @@ class Migration:
 
     `ending` is what it becomes once that has gone. `received_bytes` of `total_bytes` of a file have
     arrived. The source gets the changes of the instance until `way_back_until`; `way_back` is what
-    has to be known for that.
+    has to be known for that. `table` is what a single file of CSV or Parquet becomes.
     """
 
     migration_id: str
@@ -74,6 +74,7 @@ class Migration:
     way_back_until: float | None = None
     way_back: dict[str, str] = field(default_factory=dict)
     begun_at: float = field(default_factory=time.time)
+    table: str | None = None
 
     @property
     def has_ended(self) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 import structlog
 
 from cell.engines.driver import BeginsWithFile, EngineError
+from cell.engines.duckdb import DuckDB
 from cell.engines.mysql.driver import MariaDB
 from cell.engines.postgres.driver import PostgreSQL
 from cell.engines.resp.driver import RespFamily
@@ -29,6 +30,7 @@ from cell.migrations.mysql_dumps import MySQLDumpMigration
 from cell.migrations.postgres.migration import ConnectionMigration, UploadMigration
 from cell.migrations.postgres.reverse_sync import MADE
 from cell.migrations.postgres.sync import SyncMigration
+from cell.migrations.postgres.table_files import TableFilesMigration
 from cell.migrations.postgres.target import PostgresTarget
 from cell.migrations.record import Migration, MigrationRecords, Status
 from cell.migrations.redis.copying import RedisCopyMigration
@@ -36,6 +38,8 @@ from cell.migrations.redis.sync import RedisSyncMigration
 from cell.migrations.report import PreflightReport, bounded
 from cell.migrations.reverse_syncs import ReverseSyncs
 from cell.migrations.source_uri import SourceUri
+from cell.migrations.table_files.in_duckdb import DuckDBTableFiles
+from cell.migrations.table_files.in_mariadb import MariaDBTableFiles
 from cell.migrations.work import MigrationWork
 from cell.runtime.confined_tools import ConfinedToolError
 from cell.runtime.own_threads import in_own_thread
@@ -56,7 +60,9 @@ FOLLOWS = ("syncing", "cutting_over", "verifying")
 FULL = "the storage of the instance was full; choose more storage or a larger size (resize)"
 FAILURES = (MigrationError, ConfinedToolError, EngineError, OSError, Unavailable)
 Following = SyncMigration | RedisSyncMigration
-Engine = UploadMigration | ConnectionMigration | SyncMigration | FileMigration
+Engine = UploadMigration | ConnectionMigration | SyncMigration | FileMigration | TableFilesMigration
+READS_ALL = FileMigration | TableFilesMigration
+"""Of a preflight that takes as long as reading all of a file does."""
 
 
 class MigrationRun:
@@ -209,7 +215,7 @@ class MigrationRuns:
         try:
             await self._run_with(engine, instance, record)
         finally:
-            if isinstance(engine, RedisSyncMigration):
+            if isinstance(engine, RedisSyncMigration | TableFilesMigration):
                 await engine.close()
         await self._end(instance, record, "completed")
 
@@ -235,7 +241,7 @@ class MigrationRuns:
     async def _preflight(self, instance: HostedInstance, engine: Engine) -> PreflightReport:
         within_s = self._settings.migration_silence_s
         async with self._place(instance):
-            if isinstance(engine, FileMigration):
+            if isinstance(engine, READS_ALL):
                 # All of it is read, in whatever time that takes.
                 return await engine.preflight()
             try:
@@ -322,7 +328,8 @@ class MigrationRuns:
             raise MigrationError(f"{driver.engine} takes no migrations")
         target = await self._target(instance, record)
         if record.kind == "upload":
-            return UploadMigration(work, target)
+            kind_of_file = TableFilesMigration if record.format == "files" else UploadMigration
+            return kind_of_file(work, target)
         kind = SyncMigration if record.mode == "copy_and_sync" else ConnectionMigration
         return kind(work, target, self._supervisor.host, self._source(record))
 
@@ -340,15 +347,20 @@ class MigrationRuns:
 
     def _of_file(self, work: MigrationWork, driver: BeginsWithFile | MariaDB) -> FileMigration:
         given = (work, self._verifier, self._restores)
+        host = self._supervisor.host
+        if work.record.format == "files" and isinstance(driver, DuckDB):
+            return DuckDBTableFiles(*given, host, driver)
         if isinstance(driver, MariaDB):
-            return MySQLDumpMigration(*given, driver, self._supervisor.host)
+            is_files = work.record.format == "files"
+            kind = MariaDBTableFiles if is_files else MySQLDumpMigration
+            return kind(*given, host, driver)
         return NativeFileMigration(*given, driver)
 
     def _of_server(self, work: MigrationWork, driver: RespFamily | MariaDB) -> FileMigration:
         conduit = Conduit(self._source(work.record), tuple(self._settings.migration_networks))
         given = (work, self._verifier, self._restores)
         if isinstance(driver, MariaDB):
-            return MySQLCopyMigration(*given, driver, self._supervisor.host, conduit)
+            return MySQLCopyMigration(*given, self._supervisor.host, driver, conduit)
         kind = RedisSyncMigration if work.record.mode == "copy_and_sync" else RedisCopyMigration
         return kind(*given, driver, conduit)
 

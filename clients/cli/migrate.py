@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from clients.cli import table_files
 from clients.cli.arguments import OrgOption, ProfileOption
 from clients.cli.command_context import open_context
 from clients.cli.completing import instance_names
@@ -69,7 +70,16 @@ def migrate(
         typer.Option(
             "--format",
             metavar="FORMAT",
-            help="With --from-file: what it is, such as rdb. Default: the cell finds out.",
+            help="With --from-file: what it is, such as rdb. Default: by its name or its content.",
+            show_default=False,
+        ),
+    ] = None,
+    table: Annotated[
+        str | None,
+        typer.Option(
+            "--table",
+            metavar="NAME",
+            help="With a CSV or Parquet file: the table it becomes. Default: the file's name.",
             show_default=False,
         ),
     ] = None,
@@ -131,15 +141,15 @@ def migrate(
     if instance is None:
         raise ConfigurationError(_WHERE)
     connection = _connection(from_file, from_uri, source_ca, source_tls)
-    _refuse(from_file, file_format, sync=sync)
+    _refuse(from_file, file_format, table, sync=sync)
     context = open_context(profile, org=org)
     with context.client:
         found = context.instance(instance)
         target = TargetEndpoint(context.client, found, org=context.org())
-        kind = "connection" if from_file is None else "upload"
-        wanted: dict[str, Any] = {
-            "source": {"kind": kind} | ({"format": file_format} if file_format else {})
-        }
+        wanted: dict[str, Any] = {"source": {"kind": "connection"}}
+        if from_file is not None:
+            described = table_files.source(from_file, file_format, table)
+            wanted = {"source": {"kind": "upload", **described}}
         wanted |= {"mode": "copy_and_sync" if sync else "copy", "dry_run": dry_run}
         made = {"id": resume} if resume is not None else target.start(**wanted)
         steps.send(target, made, from_file, connection)
@@ -178,11 +188,12 @@ def _read(file: Path) -> str:
         raise ConfigurationError(f"cannot read certificates from {file}: {error}") from error
 
 
-def _refuse(file: Path | None, file_format: str | None, *, sync: bool) -> None:
+def _refuse(file: Path | None, file_format: str | None, table: str | None, *, sync: bool) -> None:
     """Before anything is asked of anybody."""
     if file is None:
-        if file_format is not None:
-            raise ConfigurationError("--format is for --from-file: a server needs none")
+        for option, given in (("--format", file_format), ("--table", table)):
+            if given is not None:
+                raise ConfigurationError(f"{option} is for --from-file: a server needs none")
         return
     if sync:
         raise ConfigurationError("--sync is for a running server: a file does not change")

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,49 @@ def test_a_file_arrives_in_parts(stand_in: Migrating, cli: Cli, dump: Path) -> N
     assert [len(one.body) for one in parts] == [PART, PART, PART, 17]
     # No token travels along.
     assert {one.token for one in parts} == {None}
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "source"),
+    [
+        ("customers.csv", (), {"format": "files", "table": "customers"}),
+        ("a.b.parquet", (), {"format": "files", "table": "a.b"}),
+        ("customers.csv.gz", ("--table", "c"), {"format": "files", "table": "c"}),
+        ("customers.txt", ("--format", "files"), {"format": "files", "table": "customers"}),
+        ("shop.tar.zst", (), {"format": "files"}),
+        ("shop.tgz", (), {"format": "files"}),
+        ("shop.tar", (), {"format": "files"}),
+        ("dump.tar", (), {}),
+        ("sales.dump", (), {}),
+    ],
+)
+def test_csv_and_parquet_are_known_by_their_names(
+    stand_in: Migrating,
+    cli: Cli,
+    tmp_path: Path,
+    name: str,
+    options: tuple[str, ...],
+    source: dict[str, str],
+) -> None:
+    file = tmp_path / name
+    with tarfile.open(file, "w") as archive:
+        archive.addfile(tarfile.TarInfo("shop/goods.csv.gz" if name == "shop.tar" else "toc.dat"))
+    ran = cli("migrate", "sales", "--from-file", str(file), *options)
+    assert ran.code == 0, ran.err
+    assert stand_in.wanted["source"] == {"kind": "upload", **source}
+
+
+def test_of_an_archive_no_table_is_said(stand_in: Migrating, cli: Cli, dump: Path) -> None:
+    archive = dump.with_name("shop.tar.gz")
+    archive.write_bytes(b"x")
+    for given, told in (
+        (("--from-file", str(archive), "--table", "t"), "--table is for a single CSV"),
+        (("--from-file", str(dump), "--format", "rdb", "--table", "t"), "--table is for a single"),
+        (("--from-uri", URI, "--table", "t"), "--table is for --from-file"),
+    ):
+        ran = cli("migrate", "sales", *given)
+        assert (ran.code != 0, told in ran.err) == (True, True), ran.err
+    assert stand_in.wanted is None
 
 
 @pytest.mark.parametrize("fault", ["drop", "expired", "lost", "late", "busy"])

@@ -22,6 +22,7 @@ OUTSIDE = {
     "cell/engines/mysql/snapshots.py": (2, "a folder for a mount, among the cell's snapshots"),
     "cell/engines/postgres/wal.py": (1, "a folder for a mount, in one of the cell's"),
     "cell/engines/postgres/upgrade.py": (2, "for the words of a program"),
+    "cell/migrations/table_files/in_duckdb.py": (1, "a folder for a mount, in one of the cell's"),
 }
 # By path they follow links, or look at what a link leads to; wherever they have one at hand.
 FOLLOWING = {
@@ -55,6 +56,8 @@ CELLS_OWN = {
     "cell/migrations/redis/sync.py": "the same",
     "cell/migrations/server_socket.py": "held open, and the cell's own while it is filled",
     "cell/migrations/spool.py": "a file that was sent, in a folder of the cell's",
+    "cell/migrations/table_files/reader.py": "what was sent, in a folder of the cell's",
+    "cell/migrations/table_files/unpacking.py": "the same",
     "cell/runtime/cgroups.py": "control groups",
     "cell/runtime/log_files.py": "logs, in a folder of the cell's",
     "cell/runtime/owners.py": "looks at what lies there itself",

@@ -42,6 +42,8 @@ TURNS = {
     "cell.migrations.postgres.psql._until": "sleeps after so many lines",
     "cell.migrations.redis.source.line": "who asks for few, and sleeps after an empty one",
     "cell.migrations.redis.source.value": "sleeps after so many",
+    "cell.migrations.table_files.reader.blocks": "sleeps after each",
+    "cell.migrations.table_files.reader.line": "sleeps before each",
 }
 CELL = [path for path in FILES if path.relative_to(ROOT).parts[0] == "cell"]
 Function = ast.FunctionDef | ast.AsyncFunctionDef

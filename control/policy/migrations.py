@@ -27,11 +27,12 @@ class MigrationTarget:
     """Whether the sync can be turned round after the cutover."""
 
 
+FILES: Final = "files"
 _POSTGRES: Final = MigrationTarget(
-    ("postgres_custom", "postgres_plain", "postgres_directory"), syncs=True, goes_back=True
+    ("postgres_custom", "postgres_plain", "postgres_directory", FILES), syncs=True, goes_back=True
 )
 _MYSQL: Final = MigrationTarget(("mysql_dump",), connects=False)
-_MARIADB: Final = MigrationTarget(("mysql_dump",))
+_MARIADB: Final = MigrationTarget(("mysql_dump", FILES))
 _RESP: Final = MigrationTarget(("rdb",), syncs=True)
 TARGETS: Final[Mapping[str, MigrationTarget]] = MappingProxyType(
     {
@@ -41,7 +42,7 @@ TARGETS: Final[Mapping[str, MigrationTarget]] = MappingProxyType(
         "mariadb": _MARIADB,
         "redis": _RESP,
         "valkey": _RESP,
-        "duckdb": MigrationTarget(("duckdb",), connects=False),
+        "duckdb": MigrationTarget(("duckdb", FILES), connects=False),
     }
 )
 """By engine; into others nothing can be migrated."""
@@ -61,6 +62,9 @@ def check_request(engine: str, body: Mapping[str, Any]) -> list[Violation]:
     if kind == "upload" and form is not None and form not in target.formats:
         message = f"a {engine} instance takes {' or '.join(target.formats)}"
         found.append(wrong("source/format", "engine", message))
+    if source.get("table") is not None and form != FILES:
+        message = f"only a file of the format {FILES} has a table; leave it out, or say the format"
+        found.append(wrong("source/table", "format", message))
     if kind == "upload" and body.get("mode", "copy") != "copy":
         message = "a file has no changes that could follow; choose copy, or migrate by connection"
         found.append(wrong("mode", "kind", message))

@@ -21,7 +21,11 @@ def listed(record: Migration) -> Json:
     return {
         "id": record.id,
         "instance_id": record.instance_id,
-        "source": {"kind": record.source_kind, "format": record.source_format},
+        "source": {
+            "kind": record.source_kind,
+            "format": record.source_format,
+            "table": record.source_table,
+        },
         "mode": record.mode,
         "dry_run": record.dry_run,
         "status": record.status,

@@ -63,6 +63,7 @@ class Migration(Owned, Record):
     instance_id: Mapped[str] = mapped_column(ForeignKey("instances.id"))
     source_kind: Mapped[str]
     source_format: Mapped[str | None]
+    source_table: Mapped[str | None]
     mode: Mapped[str]
     dry_run: Mapped[bool]
     status: Mapped[str] = mapped_column(default="awaiting_source")
@@ -199,6 +200,7 @@ def request(
         instance_id=instance.id,
         source_kind=source["kind"],
         source_format=source.get("format"),
+        source_table=source.get("table"),
         mode=mode,
         dry_run=dry_run,
         status="awaiting_source",

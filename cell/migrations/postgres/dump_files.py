@@ -6,7 +6,7 @@ import re
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final, Literal, Never, Self
+from typing import IO, Final, Literal
 
 from cell.migrations.errors import MigrationError
 from cell.migrations.postgres import psql
@@ -16,6 +16,7 @@ from cell.runtime import budget
 from cell.runtime.confined_tools import ConfinedToolError
 from cell.runtime.confinement import Mount
 from cell.runtime.engine_folders import INSIDE
+from instance_services.bounded_tar import BoundedTarInfo, TarHeaderError
 
 Format = Literal["postgres_custom", "postgres_plain", "postgres_directory"]
 HEAD_BYTES = 64 * 1024
@@ -26,12 +27,6 @@ TOC = "toc.dat"
 LISTING_BYTES_MAX = 64 * 2**20
 MEMBERS_MAX = 200_000
 NOT_OF_PG_DUMP: Final = "the archive has files that are not of pg_dump's format"
-HEADER_BYTES_MAX = 16 * 1024
-MORE_OF_A_MEMBER = (
-    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
-    *(tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE),
-)
-NOT_OF_FILES = (tarfile.XGLTYPE, tarfile.GNUTYPE_SPARSE)
 LIST_FILE = "list"
 UNPACKED = "unpacked"
 # What is left out of a restore: it belongs to a server, needs a superuser, or is there already.
@@ -123,23 +118,9 @@ def recognize(head: bytes) -> Format:
 
 UNKNOWN: Final = (
     "the file is not one that can be restored; send a dump of pg_dump in the custom format (-Fc), "
-    "as plain SQL, or a tar archive of its directory format (-Fd)"
+    "as plain SQL, or a tar archive of its directory format (-Fd); for CSV and Parquet files, say "
+    "the format files"
 )
-
-
-class BoundedTarInfo(tarfile.TarInfo):
-    """Headers that say more of a member are read into memory whole, and one after another."""
-
-    def _proc_member(self, archive: tarfile.TarFile) -> Self | None:
-        if self.type in MORE_OF_A_MEMBER and self.size > HEADER_BYTES_MAX:
-            raise MigrationError(NOT_OF_PG_DUMP)
-        if self.type in NOT_OF_FILES:
-            raise MigrationError(NOT_OF_PG_DUMP)
-        return super()._proc_member(archive)  # type: ignore[misc, no-any-return]
-
-    def _proc_gnusparse_10(self, *_: object) -> Never:
-        """Its list of blocks is in the content, and as long as that."""
-        raise MigrationError(NOT_OF_PG_DUMP)
 
 
 def unpack(path: Path, folder: Path, bytes_max: int, owner: int | None) -> None:
@@ -148,7 +129,7 @@ def unpack(path: Path, folder: Path, bytes_max: int, owner: int | None) -> None:
         _unpack(path, folder, bytes_max, owner)
     except (tarfile.TarError, EOFError, RecursionError) as error:
         raise MigrationError("the archive is cut off or damaged") from error
-    except FileExistsError as error:
+    except (FileExistsError, TarHeaderError) as error:
         raise MigrationError(NOT_OF_PG_DUMP) from error
 
 

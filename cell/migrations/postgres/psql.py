@@ -27,6 +27,8 @@ VALUE_BYTES_MAX = 64 * 1024
 # So many lines are read, and so many bytes of them understood, before anything else has a turn.
 LINES_AT_ONCE = 500
 BYTES_AT_ONCE = 64 * 1024
+# No row of a value begins so: backslashes in values are doubled.
+END_OF_ROWS = b"\n\\."
 WORDS = ("-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1")
 
 
@@ -102,6 +104,25 @@ class PsqlSession:
             except OSError:
                 pass
             return await self._until(mark.encode(), bytes_max)
+
+    async def fill(self, copy: str, blocks: AsyncIterator[bytes]) -> None:
+        """`copy` reads what the blocks have, in the text format. Raises QueryError."""
+        mark = secrets.token_hex(16)
+        async with self._asking:
+            try:
+                self._tool.input.write(f"{copy};\n".encode())
+                ends = b"\n"
+                async for block in blocks:
+                    if END_OF_ROWS in ends + block:
+                        raise QueryError("the rows have the mark that ends them")
+                    ends = block[-len(END_OF_ROWS) :]
+                    self._tool.input.write(block)
+                    await self._tool.input.drain()
+                self._tool.input.write(b"\\.\n" + (self._marked % mark).encode())
+                await self._tool.input.drain()
+            except OSError:
+                pass
+            await self._until(mark.encode(), VALUE_BYTES_MAX)
 
     async def _until(self, mark: bytes, left: int) -> list[bytes]:
         found: list[bytes] = []

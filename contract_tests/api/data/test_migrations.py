@@ -150,6 +150,8 @@ def test_one_at_a_time(house: House, tenant: Tenant, target: str) -> None:
     [
         ({"source": {"kind": "connection"}}, "/source/kind"),
         ({"source": {"kind": "upload", "format": "rdb"}}, "/source/format"),
+        ({"source": {"kind": "upload", "table": "t"}}, "/source/table"),
+        ({"source": {"kind": "upload", "format": "files", "table": ""}}, "/source/table"),
         ({"mode": "copy_and_sync"}, "/mode"),
         ({"source": {"kind": "disk"}}, "/source/kind"),
         ({"source": {"kind": "upload", "uri": "postgresql://u:p@h/d"}}, "/source/uri"),
@@ -169,6 +171,7 @@ def test_what_an_engine_does_not_take(
         ("mysql", {"source": {"kind": "connection"}}, "/source/kind"),
         ("mariadb", {"source": {"kind": "connection"}, "mode": "copy_and_sync"}, "/mode"),
         ("valkey", {"source": {"kind": "upload"}, "mode": "copy_and_sync"}, "/mode"),
+        ("valkey", {"source": {"kind": "upload", "format": "files"}}, "/source/format"),
     ],
 )
 def test_what_no_cell_does_is_refused_before_a_source_is_asked_for(

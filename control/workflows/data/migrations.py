@@ -57,8 +57,12 @@ def begin(op: Operation) -> None:
     def ask(cell: CellMigrations, migration: Migration, **stamp: Any) -> Answer | None:
         if migration.status != "awaiting_source":
             return None
+        source = {"kind": migration.source_kind, "format": migration.source_format}
+        if migration.source_table is not None:
+            # Cells of an earlier version know no such member.
+            source["table"] = migration.source_table
         wanted = {
-            "source": {"kind": migration.source_kind, "format": migration.source_format},
+            "source": source,
             "mode": migration.mode,
             "dry_run": migration.dry_run,
         }

@@ -1,0 +1,1 @@
+"""CSV and Parquet files that become tables, whatever the engine."""
