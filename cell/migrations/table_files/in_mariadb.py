@@ -62,7 +62,8 @@ class MariaDBTableFiles(ScratchTables):
         return RULES
 
     async def _holds(self) -> Contents:
-        return await self.driver.owned(self.work.instance.site)
+        instance = self.work.instance
+        return await self.driver.owned(instance.site, self.restores.login(instance))
 
     def _of_types(self, tables: tuple[FileTable, ...]) -> Iterator[PreflightFinding]:
         for table in tables:
@@ -92,7 +93,7 @@ class MariaDBTableFiles(ScratchTables):
             if (found := answers[table.file]) is None:
                 raise EngineError(f"the table {table.shown} cannot be read")
             self.compare(table, own, (int(found[0]), str(found[1])))
-        self._found = await self.driver.owned(scratch.site)
+        self._found = await self.driver.owned(scratch.site, scratch.login)
 
     async def _statements(self, scratch: ScratchInstance, sent: list[Sent]) -> AsyncIterator[bytes]:
         yield BEGIN.encode()
