@@ -2,25 +2,29 @@
 
 import contextlib
 import hashlib
-import os
 import tarfile
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import IO, Final, cast
 
 import zstandard
 
+from cell.backups import unpacking
 from cell.backups.manifest import MANIFEST_BYTES_MAX, BackupName, Manifest, Part
 from cell.backups.sealed_objects import DamagedError, unseal
 from cell.backups.store import MissingError, OversizedError, ReadsObjects
 from cell.backups.two_stores import EitherStore, attempt
-from cell.runtime import budget, engine_files
-from cell.runtime.disks import WritingBehind
+from cell.backups.unpacking import BackupContent
+from cell.runtime import budget
 from cell.runtime.side_digest import SideDigest
 
 # Memory for larger ones is asked of the system anew each time, which takes longer than the copy.
-BLOCK_BYTES: Final = 1 << 18
+READ_BYTES: Final = 1 << 18
+# Of what is decompressed; these are in memory, and filled again and again.
+BLOCK_BYTES: Final = 1 << 20
+BLOCKS: Final = 4
 # More than what is written has; no frame makes the reader take more memory.
 WINDOW_BYTES_MAX: Final = 1 << 27
 
@@ -79,31 +83,33 @@ def _ahead(contents: Iterator[bytearray]) -> Iterator[Iterator[bytearray]]:
         yield each()
 
 
-class _Stream:
-    """What the archive is read from: counted and hashed."""
+@contextlib.contextmanager
+def _decompressed(compressed: _Parts, digest: SideDigest | None) -> Iterator[Iterator[memoryview]]:
+    """Blocks, a few ahead of who takes them; each is the taker's until he takes the next."""
+    thread = ThreadPoolExecutor(1, "decompress")
+    decompressor = zstandard.ZstdDecompressor(max_window_size=WINDOW_BYTES_MAX)
+    opened = decompressor.stream_reader(
+        cast("IO[bytes]", compressed), read_size=READ_BYTES, closefd=False
+    )
 
-    def __init__(
-        self,
-        source: IO[bytes],
-        bytes_max: int,
-        digest: SideDigest,
-        progress: Callable[[int], None],
-    ) -> None:
-        self._source = source
-        self._bytes_max = bytes_max
-        self._progress = progress
-        self.digest = digest
-        self.size_bytes = 0
+    def fill(block: bytearray) -> tuple[bytearray, int]:
+        return block, opened.readinto(block)
 
-    def read(self, wanted: int) -> bytes:
-        budget.go_on()
-        content = self._source.read(wanted)
-        self.digest.update(content)
-        self.size_bytes += len(content)
-        if self.size_bytes > self._bytes_max:
-            raise DamagedError("the backup is longer than its manifest says")
-        self._progress(len(content))
-        return content
+    def each() -> Iterator[memoryview]:
+        coming = deque(thread.submit(fill, bytearray(BLOCK_BYTES)) for _ in range(BLOCKS))
+        while (found := coming.popleft().result())[1]:
+            block, count = found
+            content = memoryview(block)[:count]
+            counted = None if digest is None else digest.update(content)
+            yield content
+            if counted is not None:
+                counted.result()
+            coming.append(thread.submit(fill, block))
+
+    try:
+        yield each()
+    finally:
+        thread.shutdown(cancel_futures=True)
 
 
 def manifest(store: ReadsObjects | EitherStore, key: bytes, name: BackupName) -> Manifest:
@@ -126,7 +132,7 @@ def check(
     progress: Callable[[int], None] = lambda _: None,
 ) -> None:
     """Reads all of it and keeps nothing. Raises DamagedError or StoreError."""
-    _through(store, key, found, progress, lambda _: None)
+    _through(store, key, found, progress, lambda _: None, SideDigest())
 
 
 def unpack(
@@ -136,14 +142,20 @@ def unpack(
     target: Path,
     progress: Callable[[int], None] = lambda _: None,
     archive: str | None = None,
+    *,
+    verified: bool = False,
 ) -> None:
     """Into the new folder `target`, of the cell's. Raises DamagedError or StoreError.
 
     An `archive` in it is unpacked at once, to a folder of its name without the suffix. What was
     written of one that is damaged is left to the caller to remove.
+
+    Of one that was `verified` when it was made, the digest of its content is not counted again:
+    it is made of nothing but the parts, and of each of those the digest is compared.
     """
     target.mkdir(mode=0o700)
-    _through(store, key, found, progress, lambda stream: _unpack(stream, target, archive))
+    digest = None if verified else SideDigest()
+    _through(store, key, found, progress, lambda it: unpacking.unpack(it, target, archive), digest)
 
 
 def _through(
@@ -151,47 +163,25 @@ def _through(
     key: bytes,
     found: Manifest,
     progress: Callable[[int], None],
-    work: Callable[[_Stream], None],
+    work: Callable[[BackupContent], None],
+    digest: SideDigest | None,
 ) -> None:
+    """Closes the digest."""
     bytes_max = found.content.stream_bytes
-    with _ahead(parts(store, key, found)) as contents, contextlib.closing(SideDigest()) as digest:
-        compressed = cast("IO[bytes]", _Parts(contents))
-        decompressor = zstandard.ZstdDecompressor(max_window_size=WINDOW_BYTES_MAX)
+    with contextlib.ExitStack() as stack:
+        if digest is not None:
+            stack.enter_context(contextlib.closing(digest))
+        compressed = _Parts(stack.enter_context(_ahead(parts(store, key, found))))
+        blocks = stack.enter_context(_decompressed(compressed, digest))
+        content = BackupContent(blocks, bytes_max, progress)
         try:
-            with decompressor.stream_reader(compressed, closefd=False) as opened:
-                stream = _Stream(cast("IO[bytes]", opened), bytes_max, digest, progress)
-                work(stream)
-                while stream.read(BLOCK_BYTES):
-                    pass
+            work(content)
+            content.skip()
         # The latter also where a name or a size in the archive is none.
         except (zstandard.ZstdError, tarfile.TarError, ValueError) as error:
             raise DamagedError(f"the backup cannot be read: {error}") from error
         if compressed.read(1):
             raise DamagedError("the backup has more parts than its content")
-        read = (stream.size_bytes, digest.hexdigest())
-    if read != (bytes_max, found.content.stream_sha256):
+        counted = found.content.stream_sha256 if digest is None else digest.hexdigest()
+    if (content.received_bytes, counted) != (bytes_max, found.content.stream_sha256):
         raise DamagedError("the backup is not what its manifest says")
-
-
-def _unpack(source: IO[bytes] | _Stream, target: Path, archive: str | None) -> None:
-    with tarfile.open(fileobj=cast("IO[bytes]", source), mode="r|", bufsize=BLOCK_BYTES) as tar:
-        for member in tar:
-            words = PurePosixPath(member.name).parts
-            # A sparse file is longer than what is in the archive.
-            plain = member.isdir() or (member.isreg() and not member.issparse())
-            if not plain or ".." in words or member.name.startswith("/") or not words:
-                raise DamagedError("the backup contains an unexpected entry")
-            place = target.joinpath(*words)
-            if member.isdir():
-                engine_files.make_folder(place)
-                continue
-            content = tar.extractfile(member)
-            assert content is not None
-            if member.name == archive:
-                engine_files.make_folder(place.with_suffix(""))
-                _unpack(content, place.with_suffix(""), None)
-                continue
-            with engine_files.parent_of(place) as (parent, name):
-                descriptor = engine_files.create(name, parent)
-            with os.fdopen(descriptor, "wb") as file:
-                budget.copy(content, WritingBehind(file))

@@ -4,11 +4,12 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import structlog
 
-from cell.backups import reading, writing
+from cell.backups import reading, sealed_parts, writing
 from cell.backups.keys import BackupKeys, Recovery, RecoveryError
 from cell.backups.manifest import (
     MANIFEST,
@@ -19,6 +20,7 @@ from cell.backups.manifest import (
     is_backup_id,
 )
 from cell.backups.sealed_objects import DamagedError, clear_text
+from cell.backups.sealed_parts import Packed, SealedParts
 from cell.backups.store import MissingError, ReadsObjects, StoreError
 from cell.backups.two_stores import TwoStores, attempt
 from cell.runtime import pace
@@ -148,6 +150,18 @@ class Repository:
         key = self.keys.of(name.instance_id)
         return await in_quiet_thread(writing.write, self._store, key, name, folder, progress)
 
+    def packing(
+        self, name: BackupName, into: SealedParts, progress: Callable[[int], None]
+    ) -> writing.Writing:
+        """What an archive is written to that is uploaded afterwards."""
+        return writing.Writing(into, self.keys.of(name.instance_id), name, progress)
+
+    async def upload(
+        self, name: BackupName, packed: Packed, progress: Callable[[int], None]
+    ) -> None:
+        """As `write`, of what is sealed already."""
+        await in_quiet_thread(sealed_parts.upload, self._store, name, packed, progress)
+
     async def commit(self, made: Manifest) -> Manifest:
         """From now on it is a backup. Answers it as it is stored."""
         key = self.keys.of(made.instance_id)
@@ -189,7 +203,7 @@ class Repository:
         """
         either = self.stores.reading()
         given = (either, self.keys.of(found.instance_id), found, target, progress, archive)
-        await in_quiet_thread(reading.unpack, *given)
+        await in_quiet_thread(partial(reading.unpack, verified=True), *given)
         return found.from_copy or either.used_copy
 
     async def unpack_written(

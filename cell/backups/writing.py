@@ -24,8 +24,10 @@ BLOCK_BYTES: Final = 1 << 20
 LEVEL: Final = 3
 # Of so much each thread of the compressor makes a piece; by its own measure they take 110 MB.
 PIECE_BYTES: Final = 1 << 20
+# Each would be read into two of them; what that saves is less than what it takes.
+NO_OVERLAP: Final = 1
 COMPRESSION: Final = zstandard.ZstdCompressionParameters.from_level(
-    LEVEL, threads=2, job_size=PIECE_BYTES, write_checksum=True
+    LEVEL, threads=2, job_size=PIECE_BYTES, overlap_log=NO_OVERLAP, write_checksum=True
 )
 
 
@@ -64,27 +66,52 @@ class _Parts:
         self._pending.append(self._uploads.submit(self._store.put, name, sealed))
 
 
-class _Stream:
-    """What the archive is written to: counted, hashed, and passed on to be compressed."""
+class Writing:
+    """An archive that is written: counted, hashed, compressed, and put into a store in parts."""
 
     def __init__(
-        self, compressing: IO[bytes], digest: SideDigest, progress: Callable[[int], None]
+        self,
+        store: WritesObjects,
+        key: bytes,
+        name: BackupName,
+        progress: Callable[[int], None] = lambda _: None,
     ) -> None:
-        self._compressing = compressing
+        self._uploads = ThreadPoolExecutor(AT_ONCE, "upload")
+        self._digest = SideDigest()
+        self._parts = _Parts(store, key, name, self._uploads)
+        compressor = zstandard.ZstdCompressor(compression_params=COMPRESSION)
+        parts = cast("IO[bytes]", self._parts)
+        self._compressing = compressor.stream_writer(parts, closefd=False)
         self._progress = progress
-        self.digest = digest
-        self.size_bytes = 0
+        self._size_bytes = 0
+        self._content: StoredContent | None = None
 
-    def write(self, content: bytes) -> int:
+    def write(self, content: bytes | memoryview) -> int:
+        """As `ArchiveOutput`."""
         budget.go_on()
-        self.digest.update(content)
-        self.size_bytes += len(content)
+        self._digest.update(content)
+        self._size_bytes += len(content)
         self._compressing.write(content)
         self._progress(len(content))
         return len(content)
 
     def tell(self) -> int:
-        return self.size_bytes
+        return self._size_bytes
+
+    def finish(self) -> str:
+        self._compressing.flush(zstandard.FLUSH_FRAME)
+        parts, digest = self._parts.finish(), self._digest.hexdigest()
+        self._content = StoredContent(self._size_bytes, digest, parts)
+        return digest
+
+    def close(self) -> None:
+        """Nothing more is put into the store when this returns; for `contextlib.closing`."""
+        self._uploads.shutdown(cancel_futures=True)
+        self._digest.close()
+
+    def finished(self) -> StoredContent:
+        assert self._content is not None
+        return self._content
 
 
 def write(
@@ -98,15 +125,10 @@ def write(
 
     Blocks for long; StoreError. What is in the store counts for nothing before its manifest.
     """
-    with ThreadPoolExecutor(AT_ONCE, "upload") as uploads, closing(SideDigest()) as digest:
-        parts = _Parts(store, key, name, uploads)
-        compressor = zstandard.ZstdCompressor(compression_params=COMPRESSION)
-        compressing = compressor.stream_writer(cast("IO[bytes]", parts), closefd=False)
-        stream = _Stream(cast("IO[bytes]", compressing), digest, progress)
+    with closing(Writing(store, key, name, progress)) as stream:
         _pack(folder, stream)
-        compressing.flush(zstandard.FLUSH_FRAME)
-        written = parts.finish()
-        return StoredContent(stream.size_bytes, digest.hexdigest(), written)
+        stream.finish()
+        return stream.finished()
 
 
 def remove(store: Store, name: BackupName) -> None:
@@ -115,7 +137,7 @@ def remove(store: Store, name: BackupName) -> None:
     store.remove_all(name.prefix)
 
 
-def _pack(folder: Path, stream: _Stream) -> None:
+def _pack(folder: Path, stream: Writing) -> None:
     """Names, contents and nothing else: no owner, no time, no link."""
     with tarfile.TarFile(
         fileobj=cast("IO[bytes]", stream),

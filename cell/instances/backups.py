@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import replace
+from functools import partial
 
 import structlog
 
@@ -12,8 +13,10 @@ from cell.backups.keys import RecoveryError
 from cell.backups.manifest import BackupName, Kind, Manifest, StoredContent
 from cell.backups.repository import Repository
 from cell.backups.sealed_objects import DamagedError
+from cell.backups.sealed_parts import Packed, SealedParts
 from cell.backups.store import StoreError
 from cell.engines.driver import EngineError, Snapshot
+from cell.engines.packed_snapshots import PacksSnapshots
 from cell.instances import bounds, login_turns, snapshots
 from cell.instances.backup_copies import BackupCopies
 from cell.instances.copy_slots import CopySlot, locked_in_turn
@@ -97,8 +100,8 @@ class InstanceBackups:
             await in_own_thread(engine_files.remove, spool)
             await self._repository.remove(name)
             chain = self.archives.begun(instance)
-            began, spec, copied = await self._copy(instance, progress)
-            content = await self._write(instance, name, progress, copied)
+            began, spec, copied, packed = await self._copy(instance, name, progress)
+            content = await self._write(instance, name, progress, copied, packed)
             await in_own_thread(engine_files.remove, spool)
             made = Manifest(
                 *(name.instance_id, name.backup_id, kind, spec.engine, spec.engine_version),
@@ -131,25 +134,38 @@ class InstanceBackups:
             self.archives.add_base(made.instance_id, made.backup_id, made.wal)
 
     async def _copy(
-        self, instance: HostedInstance, progress: BackupProgress
-    ) -> tuple[float, Spec, Snapshot]:
-        """When it began, and of what."""
+        self, instance: HostedInstance, name: BackupName, progress: BackupProgress
+    ) -> tuple[float, Spec, Snapshot, Packed | None]:
+        """When it began, of what, and what of it is sealed already."""
         slot = CopySlot(self._supervisor.pools.copies, self._supervisor.host, instance)
         async with locked_in_turn(instance, slot), login_turns.let_change(instance):
             if (why := instance.why_backup_ends()) is not None:
                 raise EngineError(why)
             progress.total_bytes = await in_own_thread(size_bytes, instance.site.data)
             self.room.take(instance, progress.total_bytes)
-            began, spool = time.time(), instance.site.directory / SPOOL
-            login = self._supervisor.login(instance)
-            copied = await snapshots.copy(instance, login, spool)
-            return began, instance.record.spec, copied
+            began, spec = time.time(), instance.record.spec
+            login, spool = self._supervisor.login(instance), instance.site.directory / SPOOL
+            driver = instance.driver
+            if not isinstance(driver, PacksSnapshots):
+                return began, spec, await snapshots.copy(instance, login, spool), None
+            sealed = await in_own_thread(SealedParts, spool)
+            output = self._repository.packing(name, sealed, progress.add_half)
+            try:
+                pack = partial(driver.pack, instance.site, login=login, output=output)
+                copied = await snapshots.copied(instance, pack, spool)
+                return began, spec, copied, Packed(sealed, output.finished())
+            finally:
+                await in_own_thread(output.close)
 
     async def _write(
-        self, instance: HostedInstance, name: BackupName, progress: BackupProgress, copied: Snapshot
+        self,
+        instance: HostedInstance,
+        name: BackupName,
+        progress: BackupProgress,
+        copied: Snapshot,
+        packed: Packed | None,
     ) -> StoredContent:
         """Without the instance's lock: whatever else is asked of it waits for no store."""
-        progress.begin("copying", copied.size_bytes)
         spool = instance.site.directory / SPOOL
         deadline = time.monotonic() + self._settings.backup_timeout_s
 
@@ -161,6 +177,10 @@ class InstanceBackups:
         slot = CopySlot(self._supervisor.pools.copies, self._supervisor.host, instance)
         async with bounds.in_turn_unlocked(instance, slot):
             with budget.limit(copied.size_bytes, ended=why_ends):
+                if packed is not None:
+                    await self._repository.upload(name, packed, progress.add_half)
+                    return packed.content
+                progress.begin("copying", copied.size_bytes)
                 return await self._repository.write(name, spool, progress.add)
 
     async def complete(self, instance: HostedInstance) -> list[Manifest]:

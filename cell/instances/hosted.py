@@ -41,6 +41,10 @@ class BackupProgress:
         # An archive is somewhat longer than what is in it.
         self.done_bytes = min(self.total_bytes, self.done_bytes + count)
 
+    def add_half(self, count: int) -> None:
+        """Of what is done in two steps, one after the other."""
+        self.add(count // 2)
+
 
 class HostedInstance(InstanceState):
     """An instance with its driver, and what is under way for it."""

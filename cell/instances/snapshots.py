@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from cell.layout import Layout, write_atomically
 from cell.runtime import budget, engine_files
 from cell.runtime.folder_sizes import size_bytes
 from cell.runtime.own_threads import in_own_thread
+from cell.runtime.process import Process
 
 log = structlog.get_logger("cell.snapshots")
 
@@ -61,6 +62,18 @@ async def make(instance: HostedInstance, label: str, login: Login) -> dict[str, 
 
 async def copy(instance: HostedInstance, login: Login, target: Path) -> Snapshot:
     """Into the new folder `target` of the cell's. Raises EngineError, as `make` does."""
+    driver, site = instance.driver, instance.site
+    return await copied(
+        instance, lambda process: driver.snapshot(site, process, login, target), target
+    )
+
+
+async def copied(
+    instance: HostedInstance,
+    copies: Callable[[Process | None], Awaitable[Snapshot]],
+    target: Path,
+) -> Snapshot:
+    """By another way into a new folder, which is removed where that fails."""
     if instance.data_lost:
         raise EngineError(LOST)
     process = instance.process if instance.usable else None
@@ -73,7 +86,7 @@ async def copy(instance: HostedInstance, login: Login, target: Path) -> Snapshot
         if used_bytes > allowed_bytes:
             raise budget.exceeded(allowed_bytes)
         with budget.limit(allowed_bytes, process, instance.why_work_ends):
-            return await instance.driver.snapshot(instance.site, process, login, target)
+            return await copies(process)
     except (EngineError, OSError) as error:
         await in_own_thread(_remove, target)
         raise EngineError(f"the snapshot failed: {error}") from error

@@ -37,7 +37,7 @@ class WritingBehind:
         self._written = 0
         self._begun = 0
 
-    def write(self, content: bytes) -> int:
+    def write(self, content: bytes | memoryview) -> int:
         count = self._file.write(content)
         self._written += count
         if self._written - self._begun >= STEP_BYTES:

@@ -12,8 +12,8 @@ PENDING_MAX: Final = 4
 class SideDigest:
     """SHA-256 of what it is told in turn; hashing takes no turn of Python's, so both go on at once.
 
-    What it is told must not be changed afterwards. ValueError when it is asked once it is closed,
-    as a file is: what was still to be counted is dropped then.
+    What it is told must not be changed before it is counted. ValueError when it is asked once it is
+    closed, as a file is: what was still to be counted is dropped then.
     """
 
     def __init__(self) -> None:
@@ -27,10 +27,13 @@ class SideDigest:
         self._closed = True
         self._thread.shutdown(cancel_futures=True)
 
-    def update(self, content: bytes) -> None:
+    def update(self, content: bytes | memoryview) -> Future[None]:
+        """Done once it is counted."""
         if len(self._pending) == PENDING_MAX:
             self._pending.popleft().result()
-        self._pending.append(self._thread.submit(self._digest.update, content))
+        counted = self._thread.submit(self._digest.update, content)
+        self._pending.append(counted)
+        return counted
 
     def hexdigest(self) -> str:
         """Of all until now."""

@@ -39,6 +39,7 @@ TOLD = {
 NOBODYS = {
     "cell/backups/reading.py": "lasts as long as one backup is read, which has a place",
     "cell/backups/repository.py": "whoever waits there has a place of cell/instances/pools.py",
+    "cell/backups/sealed_parts.py": "lasts as long as one backup is uploaded, which has a place",
     "cell/backups/writing.py": "lasts as long as one backup is written, which has a place",
     "cell/engines/mysql/files.py": "lasts as long as one copy, which has a place",
     "cell/instances/data_streams.py": "made by cell/instances/pools.py",

@@ -1,14 +1,16 @@
 """A cluster's files in one file: a snapshot, or the template that new instances are made from."""
 
 import io
+import itertools
 import os
 import tarfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from pathlib import Path, PurePosixPath
-from types import TracebackType
-from typing import IO, Self, cast
+from typing import IO, cast
 
 from cell.engines.driver import EngineError, Snapshot
+from cell.engines.packed_snapshots import BLOCKS_KEPT, ArchiveOutput
 from cell.runtime import budget, disks, engine_files
 from cell.runtime.engine_files import EnginePath
 from cell.runtime.side_digest import SideDigest
@@ -22,19 +24,40 @@ PASSING = frozenset({"postmaster.pid", "postmaster.opts", "pg_internal.init"})
 TEMPORARY = "pgsql_tmp"
 
 
-class _Hashing:
-    """Counts and hashes what is written to a file."""
+class ArchiveFile:
+    """The archive of a snapshot, in the new folder `target`; on disk when it is finished."""
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self.digest = SideDigest()
+    def __init__(self, target: Path) -> None:
+        target.mkdir(mode=0o700)
+        self._file = (target / NAME).open("xb")
+        os.fchmod(self._file.fileno(), 0o600)
+        self._digest = SideDigest()
+
+    def write(self, content: bytes | memoryview) -> int:
+        self._digest.update(content)
+        return self._file.write(content)
+
+    def finish(self) -> str:
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        return self._digest.hexdigest()
+
+    def close(self) -> None:
+        self._digest.close()
+        self._file.close()
+
+
+class _Spending:
+    """Counts what is written."""
+
+    def __init__(self, output: ArchiveOutput) -> None:
+        self._output = output
         self.size_bytes = 0
 
-    def write(self, content: bytes) -> int:
+    def write(self, content: bytes | memoryview) -> int:
         budget.spend(len(content))
-        self.digest.update(content)
         self.size_bytes += len(content)
-        return self._file.write(content)
+        return self._output.write(content)
 
     def tell(self) -> int:
         return self.size_bytes
@@ -43,52 +66,46 @@ class _Hashing:
 class _Exactly:
     """A file as long as it was when it was looked at: what is cut off meanwhile reads as zeros."""
 
-    def __init__(self, descriptor: int, size: int) -> None:
+    def __init__(self, descriptor: int, size: int, blocks: Iterator[memoryview]) -> None:
         self._descriptor = descriptor
         self._left = size
+        self._blocks = blocks
 
-    def read(self, wanted: int) -> bytes:
-        wanted = min(wanted, self._left)
-        content = os.read(self._descriptor, wanted) if wanted else b""
-        content = content or bytes(wanted)
-        while len(content) < wanted:
-            content += os.read(self._descriptor, wanted - len(content)) or bytes(
-                wanted - len(content)
-            )
+    def read(self, wanted: int) -> memoryview:
+        """Into the next of the blocks, which are of `BUFFER_BYTES`."""
+        content = next(self._blocks)[: min(wanted, self._left)]
+        done = 0
+        while done < len(content):
+            count = os.readv(self._descriptor, [content[done:]])
+            if count == 0:
+                content[done:] = bytes(len(content) - done)
+                break
+            done += count
         self._left -= len(content)
         return content
 
 
 class Packing:
-    """Writes an archive into the new folder `target`; the same files make the same bytes."""
+    """Writes an archive, below a folder `top` in it; the same files make the same bytes."""
 
-    def __init__(self, target: Path) -> None:
-        target.mkdir(mode=0o700)
-        self._target = target
-        self._file = (target / NAME).open("xb")
-        os.fchmod(self._file.fileno(), 0o600)
-        self._output = _Hashing(self._file)
+    def __init__(self, output: ArchiveOutput, top: str = "") -> None:
+        self._output = output
+        self._counted = _Spending(output)
+        self._top = PurePosixPath(top)
+        # Memory is asked for once: for each block anew, it would take longer than the copy.
+        blocks = [memoryview(bytearray(BUFFER_BYTES)) for _ in range(BLOCKS_KEPT + 2)]
+        self._blocks = itertools.cycle(blocks)
         self._tar = tarfile.TarFile(
-            fileobj=cast("IO[bytes]", self._output),
+            fileobj=cast("IO[bytes]", self._counted),
             mode="w",
             format=tarfile.GNU_FORMAT,
             copybufsize=BUFFER_BYTES,
         )
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._output.digest.close()
-        self._file.close()
-
     def tree(self, folder: EnginePath, skip: Callable[[PurePosixPath], bool]) -> None:
         """Ordinary files and folders; nothing else is followed, whoever put it there."""
+        if self._top.name:
+            self.folder(PurePosixPath())
         for here, folders, names, descriptor in engine_files.walk(folder):
             folders[:] = [name for name in folders if not skip(here / name)]
             if here.name:
@@ -104,18 +121,16 @@ class Packing:
                 self._member(PurePosixPath(folder) / name, name, descriptor)
 
     def content(self, name: str, content: bytes) -> None:
-        member = tarfile.TarInfo(name)
+        member = tarfile.TarInfo(str(self._top / name))
         member.size, member.mode = len(content), 0o600
         self._tar.addfile(member, io.BytesIO(content))
 
     def finish(self) -> Snapshot:
         self._tar.close()
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        return Snapshot(self._output.size_bytes, self._output.digest.hexdigest())
+        return Snapshot(self._counted.size_bytes, self._output.finish())
 
     def folder(self, name: PurePosixPath) -> None:
-        member = tarfile.TarInfo(str(name))
+        member = tarfile.TarInfo(str(self._top / name))
         member.type, member.mode = tarfile.DIRTYPE, 0o700
         self._tar.addfile(member)
 
@@ -124,9 +139,9 @@ class Packing:
             # Dropped since the folder was read, or a link, which is none of the server's.
             return
         try:
-            member = tarfile.TarInfo(str(name))
+            member = tarfile.TarInfo(str(self._top / name))
             member.size, member.mode = os.fstat(descriptor).st_size, 0o600
-            reading = _Exactly(descriptor, member.size)
+            reading = _Exactly(descriptor, member.size, self._blocks)
             self._tar.addfile(member, cast("IO[bytes]", reading))
         finally:
             os.close(descriptor)
@@ -139,10 +154,14 @@ def passing(name: PurePosixPath) -> bool:
 
 
 def pack(data: EnginePath, target: Path) -> Snapshot:
-    """Of a server that does not run."""
-    with Packing(target) as packing:
-        packing.tree(data, passing)
-        return packing.finish()
+    """Of a server that does not run, into the new folder `target`."""
+    with closing(ArchiveFile(target)) as output:
+        return pack_into(data, Packing(output))
+
+
+def pack_into(data: EnginePath, packing: Packing) -> Snapshot:
+    packing.tree(data, passing)
+    return packing.finish()
 
 
 def copy(source: EnginePath, data: EnginePath, owner: int | None) -> None:

@@ -1,18 +1,21 @@
 """A copy of a cluster while its server runs: PostgreSQL's own backup, taken file by file."""
 
-import asyncio
 import re
 import secrets
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
+
+import psycopg
 
 from cell.engines.driver import EngineError, Login, Snapshot
 from cell.engines.postgres import archive, connections
 from cell.engines.postgres.archive import Packing
 from cell.engines.wal_sources import WalNeed
+from cell.layout import Site
 from cell.runtime import engine_files
 from cell.runtime.engine_files import EnginePath
 from cell.runtime.own_threads import in_quiet_thread
+from cell.runtime.process import Process
 
 GLOBAL = "global"
 CONTROL = "pg_control"
@@ -38,7 +41,19 @@ class BackupEnd:
     last: str
 
 
-async def take(folder: EnginePath, login: Login, data: EnginePath, target: Path) -> Snapshot:
+async def copy(site: Site, login: Login, process: Process | None, packing: Packing) -> Snapshot:
+    """Of a server that runs, or does not."""
+    if process is None:
+        return await in_quiet_thread(archive.pack_into, site.data, packing)
+    try:
+        return await take(site.run, login, site.data, packing)
+    except connections.NotRunningError as error:
+        raise EngineError("the server is not responding") from error
+    except psycopg.Error as error:
+        raise EngineError(f"the server refused the backup: {error}") from error
+
+
+async def take(folder: EnginePath, login: Login, data: EnginePath, packing: Packing) -> Snapshot:
     """The session must last: with it ends the backup, and what holds its part of the log back."""
     async with connections.administration(folder, login) as connection:
         slot = f"snapshot_{secrets.token_hex(8)}"
@@ -48,20 +63,18 @@ async def take(folder: EnginePath, login: Login, data: EnginePath, target: Path)
         await connection.execute(
             "SELECT pg_catalog.pg_backup_start(label => 'snapshot', fast => true)"
         )
-        packing = await asyncio.to_thread(Packing, target)
-        with packing:
-            await in_quiet_thread(packing.tree, data, _left_out)
-            found = await connection.execute(
-                "SELECT labelfile, pg_catalog.pg_walfile_name(lsn),"
-                " extract(epoch FROM pg_catalog.clock_timestamp())::float8"
-                " FROM pg_catalog.pg_backup_stop(wait_for_archive => false)"
-            )
-            row = await found.fetchone()
-            if row is None or (first := _FIRST.search(row[0])) is None:
-                raise EngineError("the server did not report the WAL range of the backup")
-            ended = BackupEnd(row[0], first.group(1), row[1])
-            made = await in_quiet_thread(_complete, packing, data, ended)
-            return replace(made, wal=WalNeed(ended.first, row[2]))
+        await in_quiet_thread(packing.tree, data, _left_out)
+        found = await connection.execute(
+            "SELECT labelfile, pg_catalog.pg_walfile_name(lsn),"
+            " extract(epoch FROM pg_catalog.clock_timestamp())::float8"
+            " FROM pg_catalog.pg_backup_stop(wait_for_archive => false)"
+        )
+        row = await found.fetchone()
+        if row is None or (first := _FIRST.search(row[0])) is None:
+            raise EngineError("the server did not report the WAL range of the backup")
+        ended = BackupEnd(row[0], first.group(1), row[1])
+        made = await in_quiet_thread(_complete, packing, data, ended)
+        return replace(made, wal=WalNeed(ended.first, row[2]))
 
 
 def _left_out(name: PurePosixPath) -> bool:

@@ -14,6 +14,7 @@ import psycopg
 
 from cell.engines.contents import Contents
 from cell.engines.driver import EngineError, Health, Login, Metrics, Room, Snapshot, measured
+from cell.engines.packed_snapshots import ArchiveOutput
 from cell.engines.postgres import (
     archive,
     autovacuum,
@@ -41,6 +42,7 @@ from cell.engines.postgres import (
     unowned_files,
     upgrade,
 )
+from cell.engines.postgres.archive import Packing
 from cell.engines.postgres.configuration import POSTGRES, TIMESCALEDB, Family
 from cell.engines.postgres.connections import (
     LoginError,
@@ -237,14 +239,19 @@ class PostgreSQL:
         login: Login,  # noqa: ARG002 - the contract's
         target: Path,
     ) -> Snapshot:
-        if process is None:
-            return await in_own_thread(archive.pack, site.data, target)
-        try:
-            return await backup.take(site.run, self.superuser(site), site.data, target)
-        except NotRunningError as error:
-            raise EngineError("the server is not responding") from error
-        except psycopg.Error as error:
-            raise EngineError(f"the server refused the backup: {error}") from error
+        output = await asyncio.to_thread(archive.ArchiveFile, target)
+        with contextlib.closing(output):
+            return await backup.copy(site, self.superuser(site), process, Packing(output))
+
+    async def pack(
+        self,
+        site: Site,
+        process: Process | None,
+        login: Login,  # noqa: ARG002 - the contract's
+        output: ArchiveOutput,
+    ) -> Snapshot:
+        packing = Packing(output, archive.UNPACKED)
+        return await backup.copy(site, self.superuser(site), process, packing)
 
     async def dump_command(self, site: Site, login: Login, database: str) -> ToolCommand:
         installation = await self.installation(data_folder.major(site) or "", site)

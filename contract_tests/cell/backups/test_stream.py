@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import shutil
 import tarfile
 from dataclasses import replace
 from pathlib import Path
@@ -182,6 +183,10 @@ def flipped(content: bytes) -> bytes:
 def refused(store: Store, found: Manifest, tmp_path: Path) -> None:
     with pytest.raises(DamagedError):
         reading.check(store, KEY, found)
+    # As a restore reads it, which does not count the digest of the content.
+    shutil.rmtree(tmp_path / "refused", ignore_errors=True)
+    with pytest.raises(DamagedError):
+        reading.unpack(store, KEY, found, tmp_path / "refused", verified=True)
 
 
 def stored(store: Store, stream: bytes) -> Manifest:
@@ -263,6 +268,34 @@ def test_an_archive_that_cannot_be_read_is_damaged(store: Store, tmp_path: Path)
     odd = archive("odd", pax_headers={"GNU.sparse.map": "x", "GNU.sparse.size": "y"})
     with pytest.raises(DamagedError, match="cannot be read"):
         reading.unpack(store, KEY, stored(store, odd), tmp_path / "to")
+
+
+def test_a_header_that_fills_memory_is_damaged(store: Store, tmp_path: Path) -> None:
+    """A name of a megabyte would be read whole before it is looked at."""
+    odd = archive("a" * 1_000_000)
+    with pytest.raises(DamagedError, match="too long"):
+        reading.unpack(store, KEY, stored(store, odd), tmp_path / "to")
+
+
+@pytest.mark.parametrize("verified", [False, True])
+def test_the_length_is_that_of_the_manifest(store: Store, tmp_path: Path, verified: bool) -> None:
+    stream = archive("file", size=3)
+    found = stored(store, stream)
+    longer = replace(found.content, stream_bytes=len(stream) + 1)
+    with pytest.raises(DamagedError, match="not what its manifest says"):
+        reading.unpack(
+            *(store, KEY, replace(found, content=longer), tmp_path / "to"), verified=verified
+        )
+
+
+def test_one_that_is_made_is_compared_by_its_digest(store: Store, tmp_path: Path) -> None:
+    """What was damaged before it was compressed is found by this alone."""
+    found = stored(store, archive("file", size=3))
+    other = replace(found, content=replace(found.content, stream_sha256="0" * 64))
+    with pytest.raises(DamagedError, match="not what its manifest says"):
+        reading.check(store, KEY, other)
+    with pytest.raises(DamagedError, match="not what its manifest says"):
+        reading.unpack(store, KEY, other, tmp_path / "to")
 
 
 @pytest.mark.parametrize("size", ["1", None, -1, 1.5])
