@@ -115,7 +115,8 @@ class PsqlSession:
                 async for block in blocks:
                     if END_OF_ROWS in ends + block:
                         raise QueryError("the rows have the mark that ends them")
-                    ends = block[-len(END_OF_ROWS) :]
+                    # Of blocks before this one too: each may have a single byte.
+                    ends = (ends + block)[-len(END_OF_ROWS) :]
                     self._tool.input.write(block)
                     await self._tool.input.drain()
                 self._tool.input.write(b"\\.\n" + (self._marked % mark).encode())

@@ -1,9 +1,11 @@
 """What reads CSV and Parquet files: no row is lost, and nothing of a file gets out but its rows."""
 
+import asyncio
 import io
 import random
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import duckdb
@@ -12,6 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cell.migrations.postgres.psql import PsqlSession, QueryError
+from cell.runtime.confined_tools import ConfinedTool
 from contract_tests.cell.migrations.table_archives import parquet
 from instance_services.table_files import classes, columns, kinds, reading, texts
 from instance_services.table_files.classes import Digits, kind_of
@@ -146,6 +150,30 @@ def test_what_cannot_be_read_is_told_without_its_values(tmp_path: Path) -> None:
             with pytest.raises(UnreadableTableError, match="line 2") as told:
                 columns.find(connection, file)
             assert "SECRET" not in str(told.value)
+
+
+async def filled(content: bytes, size: int) -> None:
+    """By a session, with rows in blocks of that size. Raises QueryError."""
+
+    async def blocks() -> AsyncIterator[bytes]:
+        for at in range(0, len(content), size):
+            yield content[at : at + size]
+
+    pipe = asyncio.subprocess.PIPE
+    reader = await asyncio.create_subprocess_exec("cat", stdin=pipe, stdout=pipe, stderr=pipe)
+    tool = ConfinedTool("cat", reader, None)
+    try:
+        async with asyncio.timeout(20):
+            await PsqlSession(tool, is_restricted=True).fill("COPY t FROM STDIN", blocks())
+    finally:
+        await tool.end()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+def test_no_block_ends_the_rows(size: int) -> None:
+    """What follows would be run as statements."""
+    with pytest.raises(QueryError, match="the mark that ends them"):
+        asyncio.run(filled(b"1\n\\.\nDROP TABLE mine;\n", size))
 
 
 @pytest.mark.nightly
