@@ -80,11 +80,13 @@ def _looked_at(connection: Any, asked: argparse.Namespace, table: dict[str, Any]
         )
     found = columns.find(connection, file)
     _check_rows(file, found.rows, table)
+    # What is cut off must not be what refuses the file.
+    oddities = sorted(found.oddities, key=lambda each: each.severity != "blocking")
     return {
         "rows": found.rows,
         "delimiter": file.delimiter,
         "columns": [each.told() for each in found.columns],
-        "oddities": [vars(each) for each in found.oddities[:ODDITIES_MAX]],
+        "oddities": [vars(each) for each in oddities[:ODDITIES_MAX]],
     }
 
 

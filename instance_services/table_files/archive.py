@@ -27,6 +27,7 @@ HEADERS_MAX: Final = 20_000
 NAME_CHARACTERS_MAX: Final = 300
 WINDOW_BYTES_MAX: Final = 128 << 20
 FINDINGS_MAX: Final = 150
+"""Of those that are blocking, and of the others."""
 _BROKEN: Final = (
     *(tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError),
     RecursionError,
@@ -45,7 +46,9 @@ class _Unpacking:
     findings: list[dict[str, str]] = field(default_factory=list)
 
     def find(self, severity: str, code: str, where: str, message: str, remedy: str = "") -> None:
-        if len(self.findings) < FINDINGS_MAX:
+        is_blocking = severity == "blocking"
+        alike = sum((each["severity"] == "blocking") is is_blocking for each in self.findings)
+        if alike < FINDINGS_MAX:
             told = {"severity": severity, "code": code, "object": where[:NAME_CHARACTERS_MAX]}
             self.findings.append({**told, "message": message, "remedy": remedy})
 

@@ -10,8 +10,8 @@ from cell.instances.hosted import HostedInstance
 from cell.layout import write_atomically
 from cell.migrations import spool
 from cell.migrations.errors import MigrationError
-from cell.migrations.report import PreflightFinding, sizes
-from cell.migrations.table_files.reader import FileReader, Telling
+from cell.migrations.report import ORDER, PreflightFinding, sizes
+from cell.migrations.table_files.reader import CUT_OFF, FileReader, Telling
 from cell.migrations.table_files.tables import (
     FileTable,
     TableRules,
@@ -27,6 +27,8 @@ from instance_services.table_files.kinds import MEMBERS_MAX
 
 LISTED = "tables.json"
 FINDINGS_MAX = 200
+COLUMNS_IN_ALL_MAX = 50_000
+"""Of all tables together: what is known of each is kept in the cell's memory."""
 
 
 @dataclass(frozen=True)
@@ -61,14 +63,15 @@ class Unpacking:
         if tables and not _blocking(findings):
             tables, more = await self._looked_at(tables)
             findings += more
-            self.save(tables)
+            await in_own_thread(self._save, tables)
         if not _blocking(findings):
-            findings += of_names(tables, self._rules)
-            findings += map(described, tables)
+            findings += await in_own_thread(_of_tables, tables, self._rules)
+        # What is cut off must not be what refuses the files.
+        findings.sort(key=lambda each: ORDER[each.severity])
         found = FileTables(tuple(tables), tuple(findings[:FINDINGS_MAX]))
         return FileTables(found.tables, (*found.findings, *sizes(found.size_bytes, self._instance)))
 
-    def save(self, tables: list[FileTable]) -> None:
+    def _save(self, tables: list[FileTable]) -> None:
         """For what reads them."""
         content = orjson.dumps([each.document() for each in tables])
         owner = self._toolbox.host.owner(self._toolbox.site)
@@ -83,12 +86,15 @@ class Unpacking:
     async def _unpacked(self) -> tuple[list[FileTable], list[PreflightFinding]]:
         words = ["--name", self._name] if self._name is not None else []
         tables: list[FileTable] = []
-        left_bytes = self._instance.record.spec.size.storage_bytes
+        left_bytes, is_cut_off = self._instance.record.spec.size.storage_bytes, False
         async with self.reader.started("unpack", *words) as telling:
             while True:
                 said = await telling.line()
                 if "findings" in said:
-                    return tables, [finding(each) for each in said["findings"]]
+                    findings = [finding(each) for each in said["findings"]]
+                    if is_cut_off and not _blocking(findings):
+                        raise MigrationError(CUT_OFF)
+                    return tables, findings
                 if len(tables) == MEMBERS_MAX:
                     raise MigrationError(f"there are more than {MEMBERS_MAX} tables")
                 path = self.folder / f"table-{len(tables)}"
@@ -97,6 +103,8 @@ class Unpacking:
                 made = self._table(path, size_bytes, said, await telling.line())
                 if made is not None:
                     tables.append(made)
+                else:
+                    is_cut_off = True
 
     async def _received(self, telling: Telling, path: Path, left_bytes: int) -> int:
         """How many bytes the file has."""
@@ -135,9 +143,10 @@ class Unpacking:
     async def _looked_at(
         self, tables: list[FileTable]
     ) -> tuple[list[FileTable], list[PreflightFinding]]:
-        self.save(tables)
+        await in_own_thread(self._save, tables)
         found: list[FileTable] = []
         findings: list[PreflightFinding] = []
+        columns = 0
         async with self.reader.started(
             "inspect", "--columns-max", str(self._rules.columns_max)
         ) as telling:
@@ -151,8 +160,18 @@ class Unpacking:
                     )
                     continue
                 found.append(table.looked_at(said))
+                columns += len(found[-1].columns)
+                if columns > COLUMNS_IN_ALL_MAX:
+                    raise MigrationError(
+                        f"the files have more than {COLUMNS_IN_ALL_MAX} columns together; "
+                        "send fewer files at once"
+                    )
                 findings += oddities(found[-1], said, self._rules)
         return found, findings
+
+
+def _of_tables(tables: list[FileTable], rules: TableRules) -> list[PreflightFinding]:
+    return [*of_names(tables, rules), *map(described, tables)]
 
 
 def _blocking(findings: list[PreflightFinding]) -> bool:

@@ -144,6 +144,14 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "a short row": (packed({"t.csv": b"a,b\n1,2\n3\n"}), "line 3 has 1 columns"),
     "an open quote": (packed({"t.csv": b'a,b\n1,"2\n'}), "a quote is opened"),
     "a lone quote": (packed({"t.csv": b'a,b\n5" pipe,2\nx,3\n'}), "a quote stands"),
+    "behind many others": (
+        packed({**{f"{n}.txt": b"x" for n in range(200)}, "t.csv": b"a\n1\n", "u.csv": b"a\n\xff"}),
+        "line 2 has bytes that are not UTF-8",
+    ),
+    "behind many columns": (
+        packed({"t.csv": b"a" + b"," * 250 + b"\n", "u.csv": b"a,b\n1\n"}),
+        "line 2 has 1 columns",
+    ),
     "a long line": (packed({"t.csv": b"a,b\n1," + b"x" * (9 << 20)}), "more than 4194304 bytes"),
 }
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from cell.migrations.postgres.psql import PsqlSession, QueryError
 from cell.runtime.confined_tools import ConfinedTool
-from contract_tests.cell.migrations.table_archives import parquet
+from contract_tests.cell.migrations.table_archives import packed, parquet
 from instance_services.table_files import classes, columns, kinds, reading, texts
 from instance_services.table_files.classes import Digits, kind_of
 from instance_services.table_files.reading import UnreadableTableError
@@ -150,6 +150,31 @@ def test_what_cannot_be_read_is_told_without_its_values(tmp_path: Path) -> None:
             with pytest.raises(UnreadableTableError, match="line 2") as told:
                 columns.find(connection, file)
             assert "SECRET" not in str(told.value)
+
+
+def told_by(act: str, folder: Path, *words: str) -> list[bytes]:
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "instance_services.table_files", act),
+            *("--folder", str(folder), "--memory-bytes", str(MEMORY_BYTES)),
+            *("--process-bytes", str(5 * MEMORY_BYTES), *words),
+        ],
+        capture_output=True,
+        check=True,
+    )
+    return done.stdout.splitlines()
+
+
+def test_what_refuses_a_file_is_told_however_much_else_is(tmp_path: Path) -> None:
+    notes = {f"{number}.txt": b"x" for number in range(200)}
+    (tmp_path / "upload").write_bytes(packed({**notes, "t.csv": b"a\n\xff\n"}))
+    findings = orjson.loads(told_by("unpack", tmp_path)[-1])["findings"]
+    assert findings[-1]["code"] == "not_text"
+    spans = ", ".join(f"INTERVAL 3 DAY AS s{number}" for number in range(60))
+    (tmp_path / "0").write_bytes(parquet(tmp_path, f"SELECT {spans}, chr(0) AS t"))
+    (tmp_path / "tables.json").write_bytes(orjson.dumps([{"file": "0", "form": "parquet"}]))
+    (line,) = told_by("inspect", tmp_path)
+    assert orjson.loads(line)["oddities"][0]["code"] == "nul"
 
 
 async def filled(content: bytes, size: int) -> None:
