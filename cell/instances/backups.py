@@ -100,8 +100,9 @@ class InstanceBackups:
             await in_own_thread(engine_files.remove, spool)
             await self._repository.remove(name)
             chain = self.archives.begun(instance)
-            began, spec, copied, packed = await self._copy(instance, name, progress)
-            content = await self._write(instance, name, progress, copied, packed)
+            deadline = time.monotonic() + self._settings.backup_timeout_s
+            began, spec, copied, packed = await self._copy(instance, name, progress, deadline)
+            content = await self._write(instance, name, progress, copied, packed, deadline)
             await in_own_thread(engine_files.remove, spool)
             made = Manifest(
                 *(name.instance_id, name.backup_id, kind, spec.engine, spec.engine_version),
@@ -133,8 +134,13 @@ class InstanceBackups:
         if made.wal is not None:
             self.archives.add_base(made.instance_id, made.backup_id, made.wal)
 
+    def _why_late(self, deadline: float) -> str | None:
+        if time.monotonic() > deadline:
+            return f"it took longer than {self._settings.backup_timeout_s:.0f} s"
+        return None
+
     async def _copy(
-        self, instance: HostedInstance, name: BackupName, progress: BackupProgress
+        self, instance: HostedInstance, name: BackupName, progress: BackupProgress, deadline: float
     ) -> tuple[float, Spec, Snapshot, Packed | None]:
         """When it began, of what, and what of it is sealed already."""
         slot = CopySlot(self._supervisor.pools.copies, self._supervisor.host, instance)
@@ -152,7 +158,9 @@ class InstanceBackups:
             output = self._repository.packing(name, sealed, progress.add_half)
             try:
                 pack = partial(driver.pack, instance.site, login=login, output=output)
-                copied = await snapshots.copied(instance, pack, spool)
+                # Its WAL and the instance's lock are held for as long as compressing takes.
+                late = partial(self._why_late, deadline)
+                copied = await snapshots.copied(instance, pack, spool, late)
                 return began, spec, copied, Packed(sealed, output.finished())
             finally:
                 await in_own_thread(output.close)
@@ -164,15 +172,13 @@ class InstanceBackups:
         progress: BackupProgress,
         copied: Snapshot,
         packed: Packed | None,
+        deadline: float,
     ) -> StoredContent:
         """Without the instance's lock: whatever else is asked of it waits for no store."""
         spool = instance.site.directory / SPOOL
-        deadline = time.monotonic() + self._settings.backup_timeout_s
 
         def why_ends() -> str | None:
-            if time.monotonic() > deadline:
-                return f"it took longer than {self._settings.backup_timeout_s:.0f} s"
-            return instance.why_backup_ends()
+            return self._why_late(deadline) or instance.why_backup_ends()
 
         slot = CopySlot(self._supervisor.pools.copies, self._supervisor.host, instance)
         async with bounds.in_turn_unlocked(instance, slot):

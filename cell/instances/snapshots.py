@@ -72,8 +72,16 @@ async def copied(
     instance: HostedInstance,
     copies: Callable[[Process | None], Awaitable[Snapshot]],
     target: Path,
+    why_late: Callable[[], str | None] = lambda: None,
 ) -> Snapshot:
-    """By another way into a new folder, which is removed where that fails."""
+    """By another way into a new folder, which is removed where that fails.
+
+    It ends as well once `why_late` says why.
+    """
+
+    def why_ends() -> str | None:
+        return instance.why_work_ends() or why_late()
+
     if instance.data_lost:
         raise EngineError(LOST)
     process = instance.process if instance.usable else None
@@ -85,7 +93,7 @@ async def copied(
         used_bytes = await in_own_thread(size_bytes, instance.site.data)
         if used_bytes > allowed_bytes:
             raise budget.exceeded(allowed_bytes)
-        with budget.limit(allowed_bytes, process, instance.why_work_ends):
+        with budget.limit(allowed_bytes, process, why_ends):
             return await copies(process)
     except (EngineError, OSError) as error:
         await in_own_thread(_remove, target)

@@ -290,3 +290,15 @@ def test_a_backup_too_large_to_restore_is_read_back(make_rig: Any) -> None:
     assert source.read() == list(range(100))
     events = [json.loads(line) for line in rig.log_path.read_text().splitlines() if "{" in line]
     assert not [each for each in events if "inst_verify" in str(each.get("instance_id"))]
+
+
+def test_a_copy_that_takes_longer_than_a_backup_may_is_ended(make_rig: Any) -> None:
+    """It holds the instance's lock, and WAL."""
+    rig: Rig = make_rig(backup_timeout_s=0)
+    source = hosted(rig, "postgres")
+    body = {"backup_id": new_backup_id(), "kind": "manual"}
+    answer = asked(rig, source.instance_id, "back-up", body)
+    assert answer.status_code == 503, answer.text
+    assert "the snapshot failed: it took longer than 0 s" in answer.json()["detail"]
+    assert in_store(rig, source.instance_id) == []
+    assert left_beside(rig, source.instance_id) == set()
