@@ -48,6 +48,10 @@ class WalRecoveries:
         newest_at = (time.time() if is_at_rest(chain) else chain.newest_at) or 0.0
         at = chain.rounded(at)
         if newest_at < base.consistent_at:
+            if chain.gap is not None:
+                raise Conflict(
+                    f"no moment after the backup {backup_id} can be restored: {chain.gap}"
+                )
             raise Conflict(
                 f"no moment after the backup {backup_id} is archived yet: the first one will be"
                 f" {moment(base.consistent_at)}"

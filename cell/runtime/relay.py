@@ -70,8 +70,8 @@ class MessageBound:
         self._head = b""
         self._left = 0
 
-    def are_within(self, content: bytes) -> bool:
-        """To be asked before what a server says is passed on."""
+    def within(self, content: bytes) -> int:
+        """So many bytes belong to no message that is too large; to be asked before passing on."""
         place = 0
         while place < len(content):
             if self._left:
@@ -85,9 +85,10 @@ class MessageBound:
             if len(self._head) == HEAD.size:
                 _, size = HEAD.unpack(self._head)
                 if not LENGTH_BYTES <= size <= self._bytes_max:
-                    return False
+                    # Some of its head may have come with what is passed on already.
+                    return max(0, place - HEAD.size)
                 self._left, self._head = size - LENGTH_BYTES, b""
-        return True
+        return len(content)
 
 
 class LimitedRelay:
@@ -138,13 +139,18 @@ class LimitedRelay:
                 self.end()
                 return
             self._left -= len(content)
-            if self._left < 0 or not (messages is None or messages.are_within(content)):
+            if self._left < 0:
                 self.exceeded = True
                 self.end()
                 return
+            if messages is not None and (within := messages.within(content)) < len(content):
+                # The messages before it are to arrive: nobody says them again.
+                self.exceeded = True
+                writer.write(content[:within])
+                break
             writer.write(content)
             await writer.drain()
-        # The server has closed the connection: pass that on.
+        # The server has closed the connection, or says no more that is passed on: pass that on.
         writer.close()
         await writer.wait_closed()
 

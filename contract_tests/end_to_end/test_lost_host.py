@@ -166,7 +166,8 @@ def test_every_row_up_to_the_backup_is_there_and_only_a_new_credential_works(
     former = lost.places[engine]
     assert (found["name"], found["host"], found["status_reason"]) == (engine, former.host, None)
     now = place_of(lost.second, lost.ids[engine])
-    assert read(engine, now) == NUMBERS
+    # What was written after the backup may be in one that was made by itself since.
+    assert read(engine, now) in (NUMBERS, [*NUMBERS, 99])
     assert now.credential["password"] != former.credential["password"]
     moved = Place({**former.credential, "port": now.port}, now.ca_file)
     assert is_refused(engine, moved)

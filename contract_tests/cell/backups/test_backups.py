@@ -292,6 +292,7 @@ def test_a_backup_too_large_to_restore_is_read_back(make_rig: Any) -> None:
     assert not [each for each in events if "inst_verify" in str(each.get("instance_id"))]
 
 
+@pytest.mark.nightly
 def test_a_copy_that_takes_longer_than_a_backup_may_is_ended(make_rig: Any) -> None:
     """It holds the instance's lock, and WAL."""
     rig: Rig = make_rig(backup_timeout_s=0)

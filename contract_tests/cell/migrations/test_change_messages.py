@@ -66,9 +66,23 @@ def test_a_message_is_bounded_and_not_their_sum(at_once: int) -> None:
     def are_within(content: bytes, bytes_max: int) -> bool:
         bound = MessageBound(bytes_max)
         blocks = (content[n : n + at_once] for n in range(0, len(content), at_once))
-        return all(bound.are_within(block) for block in blocks)
+        return all(bound.within(block) == len(block) for block in blocks)
 
     messages = b"".join(b"d" + struct.pack("!I", 4 + n) + b"x" * n for n in (0, 7, 20, 1))
     assert are_within(messages, 24)
     assert not are_within(messages, 23)
     assert not are_within(b"d\x00\x00\x00\x03", 24)
+
+
+def test_what_comes_before_a_message_that_is_too_large_is_passed_on() -> None:
+    before, large = b"d\x00\x00\x00\x06ab", b"d\x00\x00\x00\xff"
+    for size in range(1, 13):
+        bound, passed = MessageBound(24), b""
+        whole = before + large + b"x" * 10
+        for block in (whole[at : at + size] for at in range(0, len(whole), size)):
+            count = bound.within(block)
+            passed += block[:count]
+            if count < len(block):
+                break
+        assert passed.startswith(before)
+        assert len(passed) < len(before + large)
