@@ -15,8 +15,7 @@ import pytest
 
 from cell.engines import duckdb
 from cell.engines.mysql import snapshots as mysql_snapshots
-from cell.engines.postgres import archive
-from cell.engines.postgres.driver import PostgreSQL
+from cell.engines.postgres import archive, backup
 from cell.engines.resp import files as resp_files
 from cell.engines.resp.driver import Redis
 from cell.instances import bounds, copy_slots, snapshots
@@ -208,8 +207,8 @@ def test_a_deletion_ends_the_wait_for_a_place(
 SITE: Any = SimpleNamespace(data="data", directory=Path("/nowhere"))
 COPIED: dict[str, tuple[Any, str, Callable[[Path], Coroutine[Any, Any, Any]]]] = {
     "postgres": (
-        *(archive, "pack"),
-        lambda target: PostgreSQL.snapshot(NOTHING, SITE, None, NOTHING, target),
+        *(archive, "pack_into"),
+        lambda _: backup.copy(SITE, NOTHING, None, NOTHING),
     ),
     "duckdb": (
         *(duckdb, "_copy"),
