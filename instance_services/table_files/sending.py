@@ -88,15 +88,7 @@ def send_inserts(
 
     def statements(lines: Iterator[bytes]) -> Iterator[bytes]:
         begin = f"INSERT INTO {table} VALUES ".encode()  # noqa: S608 - quoted
-        gathered: list[bytes] = []
-        size = 0
-        for each in lines:
-            gathered.append(each)
-            size += len(each)
-            if size > STATEMENT_BYTES:
-                yield begin + b",".join(gathered) + b";\n"
-                gathered, size = [], 0
-        if gathered:
+        for gathered in _gathered(lines):
             yield begin + b",".join(gathered) + b";\n"
 
     asked = (line, canonical.in_duckdb(found, FOR_MARIADB))
@@ -120,15 +112,21 @@ def _literal(value: str, kind: str) -> str:
 
 
 def _blocks(lines: Iterator[bytes]) -> Iterator[bytes]:
+    return (b"".join(gathered) for gathered in _gathered(lines))
+
+
+def _gathered(lines: Iterator[bytes]) -> Iterator[list[bytes]]:
+    """As many at a time as have more than STATEMENT_BYTES together, and the rest."""
     gathered: list[bytes] = []
     size = 0
     for each in lines:
         gathered.append(each)
         size += len(each)
         if size > STATEMENT_BYTES:
-            yield b"".join(gathered)
+            yield gathered
             gathered, size = [], 0
-    yield b"".join(gathered)
+    if gathered:
+        yield gathered
 
 
 def _send(

@@ -4,9 +4,10 @@ import contextlib
 import re
 import socket
 import struct
-import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+from contract_tests.cell.migrations.listening import listening
 
 FACTS = (
     b'{"version": "17.1", "number": 170001, "bytes": 1000, "encoding": "UTF8", "collation": "C",'
@@ -73,25 +74,12 @@ class SpeakingSource:
         connected.sendall(b"".join([*held, ended]))
 
 
-@contextlib.contextmanager
-def speaking(answers: Mapping[bytes, list[bytes]]) -> Iterator[SpeakingSource]:
-    source = SpeakingSource({**answers, **{k: v for k, v in USUAL.items() if k not in answers}})
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        source.port = listening.getsockname()[1]
-        ending = threading.Event()
-
-        def accept() -> None:
-            while not ending.is_set():
-                with contextlib.suppress(OSError):
-                    connected, _ = listening.accept()
-                    threading.Thread(target=source.serve, args=(connected,), daemon=True).start()
-
-        thread = threading.Thread(target=accept, daemon=True)
-        thread.start()
-        yield source
-        ending.set()
-        listening.shutdown(socket.SHUT_RDWR)
-        thread.join(5)
+def speaking(
+    answers: Mapping[bytes, list[bytes]],
+) -> contextlib.AbstractContextManager[SpeakingSource]:
+    # A query gets the first that fits, so those of the test come before the usual ones.
+    usual = {k: v for k, v in USUAL.items() if k not in answers}
+    return listening(SpeakingSource({**answers, **usual}))
 
 
 def _message(kind: bytes, content: bytes) -> bytes:

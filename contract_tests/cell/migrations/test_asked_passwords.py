@@ -3,12 +3,11 @@
 import contextlib
 import socket
 import struct
-import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
 
+from contract_tests.cell.migrations.listening import listening
 from contract_tests.cell.migrations.migration_calls import (
     CONNECTION,
     begun,
@@ -52,30 +51,9 @@ class AskingSource:
         return int(code)
 
 
-@contextlib.contextmanager
-def asking(questions: list[bytes]) -> Iterator[AskingSource]:
-    source = AskingSource(questions, bytearray())
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        source.port = listening.getsockname()[1]
-        ending = threading.Event()
-
-        def accept() -> None:
-            while not ending.is_set():
-                with contextlib.suppress(OSError):
-                    connected, _ = listening.accept()
-                    threading.Thread(target=source.serve, args=(connected,), daemon=True).start()
-
-        thread = threading.Thread(target=accept, daemon=True)
-        thread.start()
-        yield source
-        ending.set()
-        listening.shutdown(socket.SHUT_RDWR)
-        thread.join(5)
-
-
 @pytest.mark.parametrize("when", QUESTIONS)
 def test_no_password_is_sent_in_clear(migrating: Rig, instance_id: str, when: str) -> None:
-    with asking(QUESTIONS[when]) as source:
+    with listening(AskingSource(QUESTIONS[when], bytearray())) as source:
         migration_id = begun(migrating, instance_id, CONNECTION)
         uri = f"postgresql://u:{PASSWORD}@127.0.0.1:{source.port}/name"
         answer = send(
