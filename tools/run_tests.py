@@ -17,9 +17,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
+
+import psutil
 
 from tools import usage
 from tools.spread import spread
@@ -44,6 +46,12 @@ ROOMS: Final = {
 _NOTHING_COLLECTED: Final = 5
 # A run was seen to hold 6.3 GB at one time.
 _DISK_BYTES: Final = 8 * 2**30
+# Past its own limit a test is told to fail, once. Where its fixtures then wait for ever, or a C
+# library does, its worker prints its stack and ends: nothing else would end that, while CI lasts.
+_STUCK_S: Final = 600
+_STUCK_AT_NIGHT_S: Final = 7200
+# A worker that cannot do even that holds up all of them; so many times as long, and it is told.
+_STUCK_WHOLE: Final = 6
 # Read by contract_tests/skips.py.
 _LISTED_SKIPS_ONLY: Final = "LISTED_SKIPS_ONLY"
 # Read by contract_tests/order.py.
@@ -97,7 +105,8 @@ def main(arguments: list[str]) -> int:
     if options.order:
         print(f"in this order: --order {options.order}", flush=True)
         os.environ[_ORDER] = options.order
-    return _run(rest, wanted, "" if options.nightly else " and not nightly")
+    stuck_s = _STUCK_AT_NIGHT_S if options.nightly else _STUCK_S
+    return _run(rest, wanted, "" if options.nightly else " and not nightly", stuck_s)
 
 
 def order(wanted: str) -> str:
@@ -121,7 +130,7 @@ def exclusive(folders: Iterable[str]) -> list[str]:
     return [str(path.relative_to(ROOT)) for path in files if "mark.exclusive" in path.read_text()]
 
 
-def _run(rest: list[str], folders: list[str], chosen: str) -> int:
+def _run(rest: list[str], folders: list[str], chosen: str, stuck_s: int) -> int:
     # Engines and servers are waited for: two of these keep hardly more than one CPU busy. A file
     # is one worker's, as its tests share what they start, and the longest come first.
     count = (os.cpu_count() or 1) * 5 // 2
@@ -133,10 +142,32 @@ def _run(rest: list[str], folders: list[str], chosen: str) -> int:
     worst = 0
     with temporary_folder() as temporary:
         for marks, how in parts:
-            command = [sys.executable, "-m", "pytest", "-q", "-m", marks, *how, *rest]
-            code = subprocess.run(command, env=_surroundings(temporary), check=False).returncode
+            command = [sys.executable, "-m", "pytest", "-q", "-m", marks]
+            for each in (f"timeout={stuck_s}", "exit_on_timeout=true"):
+                command += ["-o", f"faulthandler_{each}"]
+            command += [*how, *rest]
+            code = _watched(command, _surroundings(temporary), stuck_s)
             worst = max(worst, 0 if code == _NOTHING_COLLECTED else code)
     return worst
+
+
+def _watched(command: list[str], surroundings: dict[str, str], stuck_s: int) -> int:
+    """Its exit code; once nothing can come of it any more, what its processes are doing, and 1."""
+    with subprocess.Popen(command, env=surroundings) as process:
+        try:
+            return process.wait(stuck_s * _STUCK_WHOLE)
+        except subprocess.TimeoutExpired:
+            print("\nthe tests do not end; these are their processes:", flush=True)
+            started = psutil.Process(process.pid).children(recursive=True)
+            for each in [psutil.Process(process.pid), *started]:
+                with suppress(psutil.Error):
+                    words = " ".join(each.cmdline())[:150]
+                    print(f"{each.ppid()} > {each.pid} {each.status()} {words}", flush=True)
+            for each in started:
+                with suppress(psutil.Error):
+                    each.kill()
+            process.kill()
+            return 1
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from clients.endpoint import Endpoint
 from clients.retries import Retries
 from clients.transport import open_http
 from clients.waiting import settle
-from contract_tests.clients.servers import DROP, new_id, problem
+from contract_tests.clients.servers import DROP, Authority, new_id, problem
 from contract_tests.clients.stand_in import ControlPlane, openapi
 
 BUSY = problem(429, "Too Many Requests", "slow down")
@@ -243,6 +243,25 @@ def test_certificates_are_verified(plane: ControlPlane, client: Client) -> None:
         pytest.raises(Exception, match="Hostname mismatch"),
     ):
         http.get(other)
+
+
+def test_certificates_that_are_replaced_are_read_anew(plane: ControlPlane, folder: Path) -> None:
+    """A client is made for each part of an upload, and all share what takes long to load."""
+    url = f"https://one.local.localhost:{plane.cell.port}/query"
+    right, file, other = (folder / "ca.pem").read_text(), folder / "given.pem", folder / "other"
+    other.mkdir()
+    wrong = Authority(other, "one.local.localhost").ca_file.read_text()
+    for content, is_trusted in ((right, True), (wrong, False)) * 2:
+        file.write_text(content)
+        with open_http(url, ca_file=str(file)) as http:
+            if is_trusted:
+                assert http.get(url).status_code == 401
+                continue
+            with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+                http.get(url)
+    file.unlink()
+    with pytest.raises(errors.ConfigurationError, match="cannot use the certificates"):
+        open_http(url, ca_file=str(file))
 
 
 def test_the_transport_serves_any_httpx_client(plane: ControlPlane, folder: Path) -> None:

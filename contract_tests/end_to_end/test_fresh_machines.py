@@ -114,10 +114,10 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(made)
 
 
-# By day two that differ in everything.
-BY_DAY = {("root", "none", "closed"), ("other", "bubblewrap", "open")}
+# By day the one that differs in everything from where all other tests run in CI.
+BY_DAY = ("other", "none", "closed")
 MACHINES = [
-    each if each in BY_DAY else pytest.param(*each, marks=pytest.mark.nightly)
+    each if each == BY_DAY else pytest.param(*each, marks=pytest.mark.nightly)
     for each in itertools.product(("root", "other"), ("bubblewrap", "none"), ("open", "closed"))
 ]
 

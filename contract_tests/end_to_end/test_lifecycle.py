@@ -45,6 +45,7 @@ def rows(answer: httpx.Response) -> Any:
     return answer.json()["rows"]
 
 
+@pytest.mark.nightly
 def test_each_cpu_has_a_process_of_the_gateway(installation: Installation) -> None:
     described = json.loads((installation.home / "cell" / "run" / "gateway.json").read_bytes())
     assert len(described["workers"]) == min(GATEWAY_PROCESSES, len(os.sched_getaffinity(0)))

@@ -157,6 +157,7 @@ def test_any_bytes_get_answers_in_form_and_an_end(server: Server, sent: list[byt
             server.is_refusal(answer)
 
 
+@pytest.mark.nightly
 def test_the_address_a_caller_claims_is_not_believed_under_gunicorn(
     under_gunicorn: Server,
 ) -> None:

@@ -120,6 +120,7 @@ def test_it_needs_an_instance_that_runs(
         begin(migrations)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("how", ["delete", "erase"])
 def test_it_ends_with_its_instance(
     cell: CellClient, instance: str, migrations: CellMigrations, how: str

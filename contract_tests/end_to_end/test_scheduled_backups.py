@@ -35,6 +35,7 @@ def is_over(backups: ScheduledBackups) -> bool:
     return backups.process is None
 
 
+@pytest.mark.nightly
 def test_one_is_made_when_it_is_due_and_a_failed_one_again_soon(
     settings: Settings, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

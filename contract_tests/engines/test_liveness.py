@@ -95,6 +95,7 @@ def _restarted(rig: Rig, instance_id: str) -> dict[str, Any] | None:
     return seen if seen["restarts"] and seen["status_reason"] else None
 
 
+@pytest.mark.nightly
 @on_either
 def test_a_script_that_wrote_and_loops_ends_with_its_engine(
     rig: Rig, host: Host, engine: str

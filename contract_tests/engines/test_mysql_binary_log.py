@@ -41,6 +41,7 @@ def test_it_is_on_where_it_is_archived_and_gone_where_it_is_not(running: Subject
     assert engine_files.find(running.site.data / binary_log.FOLDER) is None
 
 
+@pytest.mark.nightly
 @on_mariadb
 def test_after_a_crash_the_data_is_mended_by_it_once_more(
     running: Subject, layout: Layout, tmp_path: Path

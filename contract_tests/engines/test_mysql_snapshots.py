@@ -107,6 +107,7 @@ def test_a_copy_has_all_that_was_acknowledged_before(
     assert rows(running, "SELECT COUNT(*) FROM plain") == [(2,)]
 
 
+@pytest.mark.nightly
 @on_mariadb
 def test_a_branch_takes_no_password_of_its_source(
     running: Subject, layout: Layout, folder: Path

@@ -83,6 +83,7 @@ def prepare(running: Subject) -> None:
             connection.execute(statement.encode())
 
 
+@pytest.mark.nightly
 @newest_lent
 def test_a_login_that_was_prepared_is_not_adopted(lent: Subject) -> None:
     prepare(lent)

@@ -57,6 +57,7 @@ def ask(rig: Rig, instance_id: str, sql: str, credential: dict[str, Any] | None 
         return row[0] if row else None
 
 
+@pytest.mark.nightly
 def test_a_life_from_order_to_erasure(rig: Rig) -> None:
     instance_id = order(rig)
     first = rig.reveal(instance_id)

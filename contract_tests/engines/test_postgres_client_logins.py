@@ -58,6 +58,7 @@ def test_a_setting_that_client_libraries_cannot_read_is_reset(lent: Subject) -> 
     assert value(lent, SEARCHED) == "x" * 5_000
 
 
+@pytest.mark.nightly
 @newest_lent
 def test_a_client_encoding_that_the_database_cannot_convert_to_is_reset(lent: Subject) -> None:
     say(lent, ENCODINGS.format("latin", "LATIN1"))
@@ -82,6 +83,7 @@ def test_a_client_encoding_that_the_database_cannot_convert_to_is_reset(lent: Su
     assert value(lent, "SHOW client_encoding") == "UTF8"
 
 
+@pytest.mark.nightly
 @newest_lent
 def test_a_database_in_an_encoding_that_no_client_knows_makes_way(
     lent: Subject, capsys: pytest.CaptureFixture[str]

@@ -135,6 +135,7 @@ def test_links_in_the_data_are_not_followed(lent: Subject, folder: Path) -> None
     lent.start()
 
 
+@pytest.mark.nightly
 @newest_lent
 def test_why_data_cannot_be_opened_is_in_the_log_alone(lent: Subject, folder: Path) -> None:
     """Who may see an instance's status may not yet read its log."""

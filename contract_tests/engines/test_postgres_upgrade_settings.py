@@ -57,6 +57,7 @@ def test_an_upgrade_takes_settings_along_and_does_not_work_with_them(running: Su
         assert connection.execute(STORED.encode()).fetchall() == stored
 
 
+@pytest.mark.nightly
 @upgraded
 def test_databases_that_cannot_be_upgraded_are_told_while_the_instance_runs(
     running: Subject,

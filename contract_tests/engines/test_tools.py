@@ -14,6 +14,7 @@ from cell.runtime.confined_tools import Toolbox
 from cell.runtime.host import Host
 from cell.runtime.tool_streams import ToolStream
 from cell.runtime.tools import ToolCommand
+from contract_tests.by_day import one_in
 from contract_tests.cell.rig import until
 from contract_tests.engines.conftest import SIZE, UID
 
@@ -34,7 +35,7 @@ def left(mark: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("delays_ms", [(0, 3), (3, 12), (12, 40)], ids=str)
+@pytest.mark.parametrize("delays_ms", one_in(3, [(0, 3), (3, 12), (12, 40)]), ids=str)
 def test_a_tool_that_is_ended_leaves_nothing(
     host: Host, layout: Layout, delays_ms: tuple[int, int]
 ) -> None:
@@ -67,6 +68,7 @@ async def broken_off(begun: Coroutine[Any, Any, Started], delay_ms: float) -> St
     return None if isinstance(found, BaseException) else found
 
 
+@pytest.mark.nightly
 def test_a_tool_whose_start_is_broken_off_leaves_nothing(host: Host, layout: Layout) -> None:
     """Whoever cancels does not wait for what is inside."""
     site = layout.site("inst_01JD0000000000000000000T01", UID + 10)

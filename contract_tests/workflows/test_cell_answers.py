@@ -117,7 +117,7 @@ def mutated(draw: st.DrawFn, right: Any) -> Any:
 
 
 @pytest.mark.parametrize("operation", ASKED)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(data=st.data())
 def test_an_odd_answer_is_none(
     server: Server, client: HttpCell, operation: str, data: st.DataObject
@@ -131,7 +131,7 @@ def test_an_odd_answer_is_none(
             assert make_catalogue([CellReport.of("local", told["engines"], refused)]).offers
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(data=st.data())
 def test_an_odd_record_is_left_out(server: Server, client: HttpCell, data: st.DataObject) -> None:
     right = said("instances.get")
@@ -144,7 +144,7 @@ def test_an_odd_record_is_left_out(server: Server, client: HttpCell, data: st.Da
         assert all(answer_checks.fault("instances.get", each) is None for each in found)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(status=st.sampled_from([400, 401, 404, 409, 422, 429, 500, 503]), data=st.data())
 def test_an_odd_refusal_is_a_refusal(
     server: Server, client: HttpCell, status: int, data: st.DataObject

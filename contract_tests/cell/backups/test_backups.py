@@ -136,6 +136,7 @@ def test_what_was_committed_comes_back(shared_rig: Rig, engine: str) -> None:
     assert in_store(rig, instance_id) == []
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("engine", one_in(2, ["duckdb", "postgres", "valkey", "mariadb", "redis"]))
 def test_another_instance_begins_with_a_backup(shared_rig: Rig, engine: str) -> None:
@@ -278,6 +279,7 @@ def test_names_in_the_store_tell_ids_only(light: Hosted) -> None:
         assert b"valkey" not in path.read_bytes()
 
 
+@pytest.mark.nightly
 def test_a_backup_too_large_to_restore_is_read_back(make_rig: Any) -> None:
     rig: Rig = make_rig(backup_verify_bytes_max=10)
     source = hosted(rig, "valkey")

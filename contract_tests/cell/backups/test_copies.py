@@ -361,6 +361,7 @@ def buckets(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("buckets")
 def test_buckets_of_two_servers(make_rig: Callable[..., Rig]) -> None:
     """The same name and prefix at both: they differ by their server."""

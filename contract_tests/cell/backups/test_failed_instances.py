@@ -24,6 +24,7 @@ def test_what_cannot_start_is_backed_up_all_the_same(light_rig: Rig) -> None:
     assert back_up(light_rig, subject)["verification"]["method"] == "restored"
 
 
+@pytest.mark.nightly
 def test_what_cannot_be_read_is_told_and_keeps_nothing_else_from_being_backed_up(
     shared_rig: Rig,
 ) -> None:

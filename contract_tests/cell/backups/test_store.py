@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -131,7 +132,7 @@ def test_a_pipe_in_a_folder_is_not_waited_for(tmp_path: Path) -> None:
 
 def test_a_backup_goes_through(store: Store, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
-    content = b"".join(number.to_bytes(4, "big") for number in range(6_000_000))
+    content = array("I", range(6_000_000)).tobytes()
     (tmp_path / "data" / "file").write_bytes(content)
     name = BackupName("inst_1", "bkp_1")
     written = writing.write(store, KEY, name, tmp_path / "data")

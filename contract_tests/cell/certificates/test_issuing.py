@@ -59,6 +59,7 @@ def test_there_is_no_moment_without_a_certificate(region: Region, instance_id: s
     region.rig.put(instance_id)
 
 
+@pytest.mark.nightly
 def test_whom_an_instance_lets_in_holds_up_no_certificate(region: Region) -> None:
     host = "closed.example.com"
     region.point(host)

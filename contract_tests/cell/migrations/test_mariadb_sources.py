@@ -278,6 +278,7 @@ def locked(shop: MariaDBDatabase, table: str) -> Iterator[None]:
         yield
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(200)
 def test_a_copy_that_waits_is_cancelled_or_ends(
     migrating: Rig, lasting_id: str, mariadb_shop: MariaDBDatabase

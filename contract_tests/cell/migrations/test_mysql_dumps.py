@@ -104,6 +104,7 @@ def rows(rig: Rig, instance_id: str, sql: str) -> list[tuple[Any, ...]]:
         return list(cursor.fetchall())
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_a_dump_of_mysql_becomes_the_data(migrating: Rig, mariadb_id: str) -> None:
     rehearsal = sent(migrating, mariadb_id, MYSQL_8, dry_run=True)

@@ -242,6 +242,7 @@ def test_a_source_that_starts_anew(migrating: Rig, target_id: str, source: Redis
     assert_equal(migrating, target_id, source)
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_a_cancel_leaves_nothing(migrating: Rig, target_id: str, source: RedisServer) -> None:
     """Whatever it is doing."""

@@ -19,6 +19,7 @@ from contract_tests.cell.migrations.test_table_files import sent
 from contract_tests.cell.rig import Rig
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_files_become_tables_of_a_duckdb(migrating: Rig, tmp_path: Path) -> None:
     duckdb_id = made(migrating, "duckdb")

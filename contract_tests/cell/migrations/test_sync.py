@@ -232,6 +232,7 @@ def test_a_changed_schema_is_found_at_the_cutover(
     unsubscribed(migrating, instance_id)
 
 
+@pytest.mark.nightly
 def test_a_cancelled_sync_leaves_nothing_on_either_side(
     migrating: Rig, instance_id: str, shop: SourceDatabase
 ) -> None:

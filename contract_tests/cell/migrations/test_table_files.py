@@ -189,6 +189,7 @@ def test_a_line_without_an_end_is_refused(migrating: Rig, instance_id: str) -> N
     assert "a row has more than 4194304 bytes" in seen["reason"]
 
 
+@pytest.mark.nightly
 def test_names_are_names(migrating: Rig, instance_id: str) -> None:
     """Whatever a name says in SQL."""
     ask(migrating, instance_id, "CREATE TABLE mine AS SELECT 1 AS n")
@@ -204,6 +205,7 @@ def test_names_are_names(migrating: Rig, instance_id: str) -> None:
     assert ask(migrating, instance_id, "SELECT n FROM mine") == [(1,)]
 
 
+@pytest.mark.nightly
 def test_a_single_file_becomes_the_table_that_is_said(migrating: Rig, instance_id: str) -> None:
     content = 'id;name\r\n1;"a\nb"\r\n2;ü\r\n'.encode("utf-16")
     seen = status_is(
@@ -214,6 +216,7 @@ def test_a_single_file_becomes_the_table_that_is_said(migrating: Rig, instance_i
     assert ask(migrating, instance_id, "SELECT * FROM people") == [(1, "a\nb"), (2, "ü")]
 
 
+@pytest.mark.nightly
 def test_one_that_waits_is_cancelled(migrating: Rig, instance_id: str) -> None:
     with client(migrating, instance_id) as other:
         other.execute("BEGIN")

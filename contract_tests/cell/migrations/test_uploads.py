@@ -137,6 +137,7 @@ def test_a_url_is_of_one_migration_of_one_instance(
     as_before(migrating, instance_id)
 
 
+@pytest.mark.nightly
 def test_of_two_that_send_at_once_nothing_is_mixed(
     migrating: Rig, instance_id: str, files: dict[str, bytes]
 ) -> None:
