@@ -20,6 +20,9 @@ from contract_tests.engine_logs import pytest_report_engine_logs as pytest_repor
 from contract_tests.order import in_order
 from contract_tests.skips import pytest_runtest_makereport as pytest_runtest_makereport  # noqa: PLC0414 -- a hook
 from contract_tests.stuck import pytest_exception_interact as pytest_exception_interact  # noqa: PLC0414 -- a hook
+from contract_tests.together import (
+    pytest_xdist_make_scheduler as pytest_xdist_make_scheduler,  # noqa: PLC0414 -- a hook
+)
 from storage.database import Database
 
 # The tests start a thousand processes. Where nobody may write byte code, each of them compiles

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from contract_tests.end_to_end.installation import Installation, erase_all, installed
+from contract_tests.together import complaint
 
 # The watchdog's, for tests that start whole installations: on a machine that is busy otherwise
 # one start alone has taken a minute.
@@ -15,6 +16,8 @@ WATCH_S = 300
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        if "installation" in getattr(item, "fixturenames", ()) and (why := complaint(item)):
+            raise pytest.UsageError(why)
         is_here = Path(__file__).parent in item.path.parents
         if is_here and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(WATCH_S))

@@ -75,6 +75,7 @@ def test_no_code_of_the_owner_runs(running: Subject) -> None:
     assert "code of the owner ran" not in running.site.log.read_text().partition("ran as app")[2]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("subject", ["duckdb"], indirect=True)
 def test_tables_of_any_name_and_type_are_read(running: Subject) -> None:
     odd = '"odd ""name"""'
@@ -90,6 +91,7 @@ def test_tables_of_any_name_and_type_are_read(running: Subject) -> None:
     assert running.run(running.driver.examine(running.site, running.login)) != first
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("subject", ["postgres"], indirect=True)
 def test_extensions_in_use_are_told(running: Subject) -> None:
     with PostgreSQL._connection(running.site, running.login) as connection:

@@ -126,6 +126,7 @@ def test_a_credential_that_fails_is_put_right(gateway: PostgresGateway) -> None:
         until(partial(gateway.works, name), "the credential works again")
 
 
+@pytest.mark.nightly
 def test_a_statement_sent_with_the_proof_is_not_run(gateway: PostgresGateway) -> None:
     """With salt and iterations of ours, so that only the server's signature tells."""
     _, former, new = attacked(gateway, NEWEST)

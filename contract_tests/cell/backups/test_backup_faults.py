@@ -136,6 +136,7 @@ def phase_is(rig: Rig, instance_id: str, work: str, phase: str) -> None:
     until(seen, f"the {work} is {phase}")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("phase", one_in(2, ["verifying", "copying"]))
 def test_a_killed_cell_leaves_no_half_backup(make_rig: Callable[..., Rig], phase: str) -> None:
     rig = make_rig()
