@@ -1,0 +1,94 @@
+"""Records that a body or a query names: another organization's is as one that never was."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from contract_tests.api.harness import House
+from contract_tests.api.rows import NEVER, OPERATIONS, Estate, body_of, estate, path_of
+from specserver import Operation
+
+# By operation and member, which of another estate's records is tried in it.
+NAMED = {
+    ("instances.list", "project_id"): "project_id",
+    ("backups.restore", "project_id"): "project_id",
+    ("audit.list", "actor_id"): "key_id",
+    ("audit.export", "actor_id"): "key_id",
+}
+NO_RECORDS = {
+    ("queues.delete_messages", "message_ids"): "numbers within the queue of the path",
+    ("queues.archive_messages", "message_ids"): "numbers within the queue of the path",
+}
+_ID = re.compile(r"\^\(?[a-z]+_")
+BY_ID = {one.id: one for one in OPERATIONS}
+
+
+def members(schema: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """All that a body may have, at any depth, by the name of the member."""
+    yield name, schema
+    for each, inner in schema.get("properties", {}).items():
+        yield from members(inner, each)
+    for inner in (schema.get("items"), schema.get("additionalProperties")):
+        if isinstance(inner, dict):
+            yield from members(inner, name)
+    for each in ("oneOf", "anyOf", "allOf"):
+        for inner in schema.get(each, ()):
+            yield from members(inner, name)
+
+
+def named(operation: Operation) -> set[str]:
+    content = operation.document.get("requestBody", {}).get("content", {})
+    given = [one for kind in content.values() for one in members(kind.get("schema", {}))]
+    queries = [one for one in operation.document["parameters"] if one["in"] == "query"]
+    given += [(one["name"], one.get("schema", {})) for one in queries]
+    return {
+        name
+        for name, schema in given
+        if re.search(r"_ids?$", name) or _ID.match(str(schema.get("pattern", "")))
+    }
+
+
+def test_each_record_that_a_request_names_is_known() -> None:
+    """One that is not tried below may be another organization's."""
+    found = {(one.id, name) for one in OPERATIONS for name in named(one)}
+    assert found == NAMED.keys() | NO_RECORDS.keys()
+
+
+@pytest.fixture(scope="module")
+def estates(house: House) -> tuple[Estate, Estate]:
+    return estate(house, "Mine"), estate(house, "Another's")
+
+
+def asked(house: House, operation: Operation, mine: Estate, member: str, value: str) -> Any:
+    queries = {one["name"] for one in operation.document["parameters"] if one["in"] == "query"}
+    options: dict[str, Any] = {"params": {member: value}} if member in queries else {}
+    if member not in queries:
+        options["json"] = {**body_of(operation), member: value}
+    path = path_of(operation, mine.ids)
+    return house.request(operation.method, path, mine.tenant.key, **options)
+
+
+@pytest.mark.parametrize(("operation_id", "member"), NAMED)
+def test_anothers_is_as_one_that_never_was(
+    house: House, estates: tuple[Estate, Estate], operation_id: str, member: str
+) -> None:
+    mine, other = estates
+    operation, kind = BY_ID[operation_id], NAMED[operation_id, member]
+    theirs = str(getattr(other.tenant, kind))
+    prefix = theirs.partition("_")[0]
+    answers = [
+        asked(house, operation, mine, member, value) for value in (theirs, f"{prefix}_{NEVER}")
+    ]
+    first, second = (
+        re.sub(r'"(request_id|instance)": ?"[^"]*"', "", each.text).replace(theirs, "")
+        for each in answers
+    )
+    assert answers[0].status_code == answers[1].status_code
+    assert first == second.replace(f"{prefix}_{NEVER}", "")
+    assert answers[0].status_code in {200, 404, 422}
+    if answers[0].is_success:
+        # One's own is found in the same way, or nothing would be shown by that.
+        own = asked(house, operation, mine, member, str(getattr(mine.tenant, kind)))
+        assert own.text != answers[0].text
