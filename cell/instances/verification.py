@@ -33,13 +33,13 @@ from cell.instances.start_slots import StartSlot
 from cell.instances.uids import Uids
 from cell.layout import Layout
 from cell.runtime import budget, engine_files, priority
+from cell.runtime.cpus import SCRATCH
 from cell.runtime.host import Host
 from cell.runtime.own_threads import in_own_thread
 from cell.settings import CellSettings
 
 log = structlog.get_logger("cell.verification")
 
-PREFIX = "inst_verify_"
 NOTICE_CHARACTERS = 500
 VERIFIED = "verified"
 FILLED = "filled"
@@ -264,7 +264,7 @@ class Verifier:
         # Without a tenant of its own, an instance is one: this one belongs to the instance's.
         spec = replace(spec, tenant=source.record.tenant, continuous_archiving=False)
         uid = self._idle_uids.pop() if self._idle_uids else self._uids.take_for_a_while()
-        record = InstanceRecord(f"{PREFIX}{ULID()}", uid, spec, "running", None, time.time())
+        record = InstanceRecord(f"{SCRATCH}{ULID()}", uid, spec, "running", None, time.time())
         scratch = ScratchInstance(record, self._layout, source)
         try:
             yield scratch
@@ -285,7 +285,7 @@ class Verifier:
     async def sweep(self) -> None:
         """What a killed cell left, when one starts; its engines have been ended by then."""
         for name in await asyncio.to_thread(engine_files.names, self._layout.instances):
-            if name.startswith(PREFIX):
+            if name.startswith(SCRATCH):
                 site = self._layout.site(name, 0)
                 for folder in (site.directory, site.run):
                     await in_own_thread(engine_files.remove, folder)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from cell.runtime.confinement import Confinement, Means
-from cell.runtime.cpus import Place
+from cell.runtime.cpus import Place, weight
 
 ROOT = Path("/sys/fs/cgroup")
 SELF = Path("/proc/self/cgroup")
@@ -167,7 +167,7 @@ class GroupsV1:
         self._set("cpu", name, "cpu.cfs_period_us", PERIOD_US)
         self._set("cpu", name, "cpu.cfs_quota_us", -1 if vcpu is None else _quota(vcpu))
         if vcpu is not None:
-            self._set("cpu", name, "cpu.shares", max(2, round(vcpu * SHARES_PER_CPU)))
+            self._set("cpu", name, "cpu.shares", max(2, weight(name, vcpu, SHARES_PER_CPU)))
 
     def set_cpus(self, name: str, place: Place) -> None:
         if place is None:
@@ -259,8 +259,8 @@ class GroupsV2:
         with contextlib.suppress(OSError):
             (self._base / name / "cpu.max").write_text(f"{quota} {PERIOD_US}")
             if vcpu is not None:
-                weight = max(1, round(vcpu * WEIGHT_PER_CPU))
-                (self._base / name / "cpu.weight").write_text(str(min(WEIGHT_MAX, weight)))
+                weighs = max(1, min(WEIGHT_MAX, weight(name, vcpu, WEIGHT_PER_CPU)))
+                (self._base / name / "cpu.weight").write_text(str(weighs))
 
     def set_cpus(self, name: str, place: Place) -> None:
         with contextlib.suppress(OSError):

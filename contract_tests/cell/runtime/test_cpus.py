@@ -14,7 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from cell.layout import Layout
-from cell.runtime import cgroups
+from cell.runtime import cgroups, cpus
 from cell.runtime.cpus import Cpus, Place
 from cell.runtime.host import Host
 from cell.specification import Size
@@ -193,3 +193,8 @@ def test_a_cpuset_that_nobody_could_enter_is_not_used(
     groups = cgroups.find("x", tmp_path, tmp_path / "self")
     assert groups.means["cpuset"].reason == "the cell's own cpuset is empty"
     assert groups.make("inst_a", 2**30, 100) == []
+
+
+def test_an_engine_that_a_backup_is_read_in_weighs_a_tenth() -> None:
+    assert cpus.weight("inst_01JD", 1.0, 1024) == 1024
+    assert cpus.weight(f"{cpus.SCRATCH}01JD", 1.0, 1024) == 102
