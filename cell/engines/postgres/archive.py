@@ -21,6 +21,8 @@ BUFFER_BYTES = 1 << 20
 SEND_BYTES = 1 << 26
 # Of a server that runs or ran, and of no use to another.
 PASSING = frozenset({"postmaster.pid", "postmaster.opts", "pg_internal.init"})
+# Tells a folder of data from every copy of it; see increments.py.
+DATA_ID = "menagerie.data_id"
 TEMPORARY = "pgsql_tmp"
 
 
@@ -139,18 +141,25 @@ class Packing:
             # Dropped since the folder was read, or a link, which is none of the server's.
             return
         try:
-            member = tarfile.TarInfo(str(self._top / name))
-            member.size, member.mode = os.fstat(descriptor).st_size, 0o600
-            reading = _Exactly(descriptor, member.size, self._blocks)
-            self._tar.addfile(member, cast("IO[bytes]", reading))
+            self._add(name, path, folder, descriptor)
         finally:
             os.close(descriptor)
+
+    def _add(self, name: PurePosixPath, path: str, folder: int, descriptor: int) -> int:  # noqa: ARG002 - of others
+        """Answers how much of it was written."""
+        member = tarfile.TarInfo(str(self._top / name))
+        member.size, member.mode = os.fstat(descriptor).st_size, 0o600
+        reading = _Exactly(descriptor, member.size, self._blocks)
+        self._tar.addfile(member, cast("IO[bytes]", reading))
+        return member.size
 
 
 def passing(name: PurePosixPath) -> bool:
     """What no copy needs."""
     base = name.name
-    return base in PASSING or base.startswith((TEMPORARY, "pg_internal.init."))
+    return (
+        base in PASSING or str(name) == DATA_ID or base.startswith((TEMPORARY, "pg_internal.init."))
+    )
 
 
 def pack(data: EnginePath, target: Path) -> Snapshot:

@@ -10,6 +10,7 @@ import psycopg
 from cell.engines.driver import EngineError, Login, Snapshot
 from cell.engines.postgres import archive, connections
 from cell.engines.postgres.archive import Packing
+from cell.engines.postgres.roles import Connection
 from cell.engines.wal_sources import WalNeed
 from cell.layout import Site
 from cell.runtime import engine_files
@@ -30,6 +31,14 @@ EMPTIED = frozenset(
 LABELS = frozenset({"backup_label", "backup_label.old", "tablespace_map", f"{GLOBAL}/{CONTROL}"})
 _SEGMENT = re.compile(r"[0-9A-F]{24}")
 _FIRST = re.compile(r"\(file ([0-9A-F]{24})\)")
+
+
+@dataclass(frozen=True)
+class BackupBegin:
+    """Where in the log it begins: the number of a byte, of a timeline."""
+
+    position: int
+    timeline: int
 
 
 @dataclass(frozen=True)
@@ -56,25 +65,39 @@ async def copy(site: Site, login: Login, process: Process | None, packing: Packi
 async def take(folder: EnginePath, login: Login, data: EnginePath, packing: Packing) -> Snapshot:
     """The session must last: with it ends the backup, and what holds its part of the log back."""
     async with connections.administration(folder, login) as connection:
-        slot = f"snapshot_{secrets.token_hex(8)}"
-        await connection.execute(
-            "SELECT pg_catalog.pg_create_physical_replication_slot(%s, true, true)", [slot]
-        )
-        await connection.execute(
-            "SELECT pg_catalog.pg_backup_start(label => 'snapshot', fast => true)"
-        )
-        await in_quiet_thread(packing.tree, data, _left_out)
-        found = await connection.execute(
-            "SELECT labelfile, pg_catalog.pg_walfile_name(lsn),"
-            " extract(epoch FROM pg_catalog.clock_timestamp())::float8"
-            " FROM pg_catalog.pg_backup_stop(wait_for_archive => false)"
-        )
-        row = await found.fetchone()
-        if row is None or (first := _FIRST.search(row[0])) is None:
-            raise EngineError("the server did not report the WAL range of the backup")
-        ended = BackupEnd(row[0], first.group(1), row[1])
-        made = await in_quiet_thread(_complete, packing, data, ended)
-        return replace(made, wal=WalNeed(ended.first, row[2]))
+        await begin(connection)
+        return await pack(connection, data, packing)
+
+
+async def begin(connection: Connection) -> BackupBegin:
+    """It has a checkpoint by then, and keeps its part of the log."""
+    slot = f"snapshot_{secrets.token_hex(8)}"
+    await connection.execute(
+        "SELECT pg_catalog.pg_create_physical_replication_slot(%s, true, true)", [slot]
+    )
+    found = await connection.execute(
+        "SELECT (lsn - '0/0'::pg_catalog.pg_lsn)::int8, pg_catalog.pg_walfile_name(lsn)"
+        " FROM pg_catalog.pg_backup_start(label => 'snapshot', fast => true) AS lsn"
+    )
+    row = await found.fetchone()
+    assert row is not None
+    return BackupBegin(row[0], int(row[1][:8], 16))
+
+
+async def pack(connection: Connection, data: EnginePath, packing: Packing) -> Snapshot:
+    """All files, and what is needed of the log, which is the end of the backup."""
+    await in_quiet_thread(packing.tree, data, _left_out)
+    found = await connection.execute(
+        "SELECT labelfile, pg_catalog.pg_walfile_name(lsn),"
+        " extract(epoch FROM pg_catalog.clock_timestamp())::float8"
+        " FROM pg_catalog.pg_backup_stop(wait_for_archive => false)"
+    )
+    row = await found.fetchone()
+    if row is None or (first := _FIRST.search(row[0])) is None:
+        raise EngineError("the server did not report the WAL range of the backup")
+    ended = BackupEnd(row[0], first.group(1), row[1])
+    made = await in_quiet_thread(_complete, packing, data, ended)
+    return replace(made, wal=WalNeed(ended.first, row[2]))
 
 
 def _left_out(name: PurePosixPath) -> bool:

@@ -22,6 +22,8 @@ ACCESS = "pg_hba.conf"
 IDENTITIES = "pg_ident.conf"
 # Says that autovacuum is off, and until when; else it is empty.
 AUTOVACUUM = "autovacuum.conf"
+# An instance that can have no more data is backed up whole, which takes seconds.
+UNSUMMARIZED_BYTES = 2 * 10**9
 # A name of ours, which owners may look up.
 LIMIT = "menagerie.storage_bytes"
 # `all` is every database, and not what WAL is received from.
@@ -74,6 +76,7 @@ def content(family: Family, source: Source, size: Size, view: EngineFolders) -> 
         **_memory(size),
         **_processes(major, size),
         **_storage(size),
+        **_summaries(major, size),
         **_logging(),
         # A statement ends with the client that waits for it.
         "client_connection_check_interval": "2s",
@@ -193,6 +196,17 @@ def _storage(size: Size) -> dict[str, str]:
         "recovery_init_sync_method": "syncfs",
         "max_wal_senders": "6",
         "max_replication_slots": "6",
+    }
+
+
+def _summaries(major: int, size: Size) -> dict[str, str]:
+    """Of what changed, for incremental backups. The process that writes them takes a megabyte."""
+    if major < 17:  # noqa: PLR2004 - a version
+        return {}
+    return {
+        "summarize_wal": "on" if size.storage_bytes > UNSUMMARIZED_BYTES else "off",
+        # Since then there is a full backup.
+        "wal_summary_keep_time": "8d",
     }
 
 

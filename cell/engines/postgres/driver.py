@@ -14,6 +14,7 @@ import psycopg
 
 from cell.engines.contents import Contents
 from cell.engines.driver import EngineError, Health, Login, Metrics, Room, Snapshot, measured
+from cell.engines.increments import CopyMark, PackedCopy
 from cell.engines.packed_snapshots import ArchiveOutput
 from cell.engines.postgres import (
     archive,
@@ -28,6 +29,7 @@ from cell.engines.postgres import (
     ended_logins,
     examination,
     extensions,
+    increments,
     leftovers,
     lockouts,
     logins,
@@ -208,12 +210,8 @@ class PostgreSQL:
         return True
 
     async def check_upgrade(self, site: Site, spec: Spec) -> None:
-        if data_folder.major(site) == spec.engine_version:
-            return
-        # Else it is seen in the copy.
-        with contextlib.suppress(NotRunningError, psycopg.Error, UnicodeError):
-            async with connections.administration(site.run, self.superuser(site)) as connection:
-                await upgrade.refuse(connection)
+        if data_folder.major(site) != spec.engine_version:
+            await upgrade.check(site, self.superuser(site))
 
     async def upgrade(self, site: Site, former: Spec, spec: Spec) -> None:  # noqa: ARG002 - the data says
         await asyncio.to_thread(data_folder.finish, site)
@@ -253,12 +251,15 @@ class PostgreSQL:
         packing = Packing(output, archive.UNPACKED)
         return await backup.copy(site, self.superuser(site), process, packing)
 
+    async def pack_since(
+        self, site: Site, process: Process | None, output: ArchiveOutput, former: CopyMark | None
+    ) -> PackedCopy:
+        login = self.superuser(site)
+        return await increments.copy(self._host, site, login, process, output, former)
+
     async def dump_command(self, site: Site, login: Login, database: str) -> ToolCommand:
         installation = await self.installation(data_folder.major(site) or "", site)
         return dumps.command(self._host, installation, site, login, database)
-
-    async def recover(self, site: Site, source: Path, target: RecoveryTarget) -> None:
-        await self.restore(site, source, target)
 
     async def restore(self, site: Site, source: Path, target: RecoveryTarget | None = None) -> None:
         async with replacing.replacing(site) as next_site:
@@ -271,6 +272,8 @@ class PostgreSQL:
             whose = (self._host, self._family, installation, site, next_site)
             await taking_over.take_over(*whose, self.superuser(site), target)
         (site.directory / FRESH).unlink(missing_ok=True)
+
+    recover = restore
 
     async def check_files(self, site: Site) -> None:
         installation = await self.installation(data_folder.major(site) or "", site)

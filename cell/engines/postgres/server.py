@@ -127,6 +127,7 @@ async def private(
         f"hba_file={access}",
         # It would run code of the owner, without the size's limits.
         "autovacuum=off",
+        *(("summarize_wal=off",) if int(installation.source.major) >= 17 else ()),  # noqa: PLR2004 - a version
         *recovery,
     )
     try:

@@ -1,6 +1,7 @@
 """From one major version to another, by pg_upgrade, on a copy."""
 
 import asyncio
+import contextlib
 import fnmatch
 import re
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ import psycopg
 import structlog
 from psycopg import sql
 
-from cell.engines.driver import EngineError
+from cell.engines.driver import EngineError, Login
 from cell.engines.postgres import (
     archive,
     connections,
@@ -131,6 +132,13 @@ async def upgrade(
             f"the data could not be upgraded to PostgreSQL {new.source.major}: {why}; nothing was "
             "changed, and the instance's log has the details"
         ) from error
+
+
+async def check(site: Site, superuser: Login) -> None:
+    """Of a server that runs, as `refuse`; else it is seen in the copy."""
+    with contextlib.suppress(connections.NotRunningError, psycopg.Error, UnicodeError):
+        async with connections.administration(site.run, superuser) as connection:
+            await refuse(connection)
 
 
 async def refuse(connection: roles.Connection) -> None:
