@@ -40,6 +40,7 @@ from cell.instances.copied import Copied
 from cell.instances.downloads import Downloads
 from cell.instances.dumps import Dumps
 from cell.instances.hosted import HostedInstance
+from cell.instances.increments import Increments
 from cell.instances.lifecycle import Lifecycle
 from cell.instances.lost_data import LOST, LostData
 from cell.instances.queues import QueueDatabases
@@ -149,7 +150,7 @@ class Cell:
         )
         self.backups = InstanceBackups(
             *(settings, self.layout, supervisor, repository, self.verifier, self.archives),
-            self.copies,
+            *(self.copies, Increments(settings, self.database, repository)),
         )
         self.restores = Restores(
             *(settings, supervisor, repository, self.backups, recoveries), self.copied

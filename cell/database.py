@@ -59,6 +59,16 @@ CREATE TABLE IF NOT EXISTS wal_bases (
 CREATE TABLE IF NOT EXISTS backup_copies (
     backup_id TEXT PRIMARY KEY, instance_id TEXT NOT NULL, copied_at REAL NOT NULL
 );
+CREATE TABLE IF NOT EXISTS backup_parents (
+    backup_id TEXT PRIMARY KEY, instance_id TEXT NOT NULL, parent_id TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS backup_marks (
+    instance_id TEXT PRIMARY KEY,
+    backup_id TEXT NOT NULL,
+    sha256 TEXT NOT NULL,
+    increments INTEGER NOT NULL,
+    full_at REAL NOT NULL
+);
 CREATE TABLE IF NOT EXISTS wal_copies (
     chain_id TEXT PRIMARY KEY,
     instance_id TEXT NOT NULL,

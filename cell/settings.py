@@ -71,6 +71,11 @@ class CellSettings:
     backup_recovery_recipient: str = ""
     # Larger data is not restored to verify its backup: that its checksums are right is enough.
     backup_verify_bytes_max: int = 10 * 10**9
+    # How many backups in a row hold only what changed, before the next one is full again, and for
+    # how long; 0: all are full. Smaller data than that is always backed up whole.
+    backup_increments_max: int = 7
+    backup_full_every_s: float = 7 * 86_400.0
+    backup_increment_bytes_min: int = 256 * 2**20
     # How fast the store is read and written, all backups and restores together; 0: no limit.
     backup_bytes_per_s: int = 0
     # How long a backup may take until it is in the store, and then to verify it.

@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from cell.backups import reading
+from cell.backups import lineage, reading
 from cell.backups.keys import RecoveryError, unwrap
 from cell.backups.manifest import MANIFEST_BYTES_MAX, BackupName
 from cell.backups.sealed_objects import DamagedError, clear_text
@@ -28,7 +28,8 @@ def main(words: list[str] | None = None) -> int:
         sealed = store.get(name.manifest, MANIFEST_BYTES_MAX)
         key = unwrap(given.recovery_key.read_text(), clear_text(sealed))
         found = reading.manifest(store, key, name)
-        reading.unpack(store, key, found, given.folder)
+        whole = lineage.of(store, key, found)
+        lineage.unpack(store, key, whole, given.folder)
     except (StoreError, DamagedError, RecoveryError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -93,6 +93,14 @@ class WalStart:
 
 
 @dataclass(frozen=True)
+class Parent:
+    """The backup that an incremental one builds on. `sha256` is of its manifest as it is stored."""
+
+    backup_id: str
+    sha256: str
+
+
+@dataclass(frozen=True)
 class Manifest:
     """Times are unix seconds. `size_bytes` is the copied data's, as its driver counts."""
 
@@ -108,6 +116,7 @@ class Manifest:
     extensions: tuple[str, ...] = ()
     verification: Verification | None = None
     wal: WalStart | None = None
+    parent: Parent | None = None
     stored_sha256: str = ""
     """Of the manifest itself as it lies in the store; not in it."""
     manifest_bytes: int = 0
@@ -119,6 +128,10 @@ class Manifest:
         return BackupName(self.instance_id, self.backup_id)
 
     @property
+    def is_incremental(self) -> bool:
+        return self.parent is not None
+
+    @property
     def stored_bytes(self) -> int:
         return self.manifest_bytes + sum(part.stored_bytes for part in self.content.parts)
 
@@ -127,6 +140,9 @@ class Manifest:
         document = {"format": FORMAT, **asdict(self)}
         for each in ("stored_sha256", "manifest_bytes", "from_copy"):
             del document[each]
+        if self.parent is None:
+            # What is whole is read by earlier versions, too.
+            del document["parent"]
         return sealed_objects.seal(key, self.name.manifest, orjson.dumps(document), wrapped_key)
 
     def stored_as(self, sealed: bytes) -> "Manifest":
@@ -154,7 +170,9 @@ class Manifest:
 def _nested(opened: dict[str, Any]) -> dict[str, Any]:
     content, verification = opened["content"], opened["verification"]
     # Absent from what an earlier version wrote.
-    wal = opened.get("wal")
+    wal, parent = opened.get("wal"), opened.get("parent")
+    if parent is not None and not is_backup_id(parent["backup_id"]):
+        raise ValueError("what it builds on is no backup")
     parts = tuple(Part(**each) for each in content["parts"])
     sizes = [opened["size_bytes"], content["stream_bytes"], *(each.stored_bytes for each in parts)]
     if not all(type(size) is int and size >= 0 for size in sizes):
@@ -163,5 +181,6 @@ def _nested(opened: dict[str, Any]) -> dict[str, Any]:
         "content": StoredContent(**{**content, "parts": parts}),
         "verification": None if verification is None else Verification(**verification),
         "wal": None if wal is None else WalStart(**wal),
+        "parent": None if parent is None else Parent(**parent),
         "extensions": tuple(opened["extensions"]),
     }

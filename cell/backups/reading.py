@@ -158,6 +158,20 @@ def unpack(
     _through(store, key, found, progress, lambda it: unpacking.unpack(it, target, archive), digest)
 
 
+def unpack_onto(
+    store: ReadsObjects | EitherStore,
+    key: bytes,
+    found: Manifest,
+    target: Path,
+    progress: Callable[[int], None] = lambda _: None,
+    *,
+    verified: bool = False,
+) -> None:
+    """What is in the folder `target`, of the backup that this one builds on, becomes this one."""
+    digest = None if verified else SideDigest()
+    _through(store, key, found, progress, lambda it: unpacking.unpack_onto(it, target), digest)
+
+
 def _through(
     store: ReadsObjects | EitherStore,
     key: bytes,

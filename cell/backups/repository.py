@@ -9,8 +9,9 @@ from pathlib import Path
 
 import structlog
 
-from cell.backups import reading, sealed_parts, writing
+from cell.backups import lineage, reading, sealed_parts, writing
 from cell.backups.keys import BackupKeys, Recovery, RecoveryError
+from cell.backups.lineage import Lineage
 from cell.backups.manifest import (
     MANIFEST,
     MANIFEST_BYTES_MAX,
@@ -66,7 +67,10 @@ class Repository:
             return None
 
     async def complete(self, instance_id: str) -> list[Manifest]:
-        """The complete ones, oldest first; one that cannot be opened is left out, and logged."""
+        """The complete ones, oldest first; one that cannot be opened is left out, and logged.
+
+        So is one that lacks what it builds on.
+        """
         if (key := self.keys.find(instance_id)) is None:
             return []
         return await in_own_thread(self._list, key, instance_id)
@@ -88,7 +92,17 @@ class Repository:
                     backup_id=backup_id,
                     reason=str(error),
                 )
-        return found
+        return [each for each in found if self._is_whole(each, found)]
+
+    def _is_whole(self, one: Manifest, found: Collection[Manifest]) -> bool:
+        there = {(each.backup_id, each.stored_sha256): each for each in found}
+        now: Manifest | None = one
+        while now is not None and (parent := now.parent) is not None:
+            now = there.get((parent.backup_id, parent.sha256))
+        if now is None:
+            given = {"instance_id": one.instance_id, "backup_id": one.backup_id}
+            log.error("cell.backup_damaged", **given, reason="what it builds on is missing")
+        return now is not None
 
     def _there(self, stores: TwoStores, instance_id: str) -> dict[str, bool]:
         """By backup, whether it is complete in one of these."""
@@ -190,9 +204,18 @@ class Repository:
         key = self.keys.of(found.instance_id)
         await in_quiet_thread(reading.check, self._store, key, found, progress)
 
+    async def lineage(self, found: Manifest) -> Lineage:
+        """With all that it builds on, of which the second store may have some."""
+        key = self.keys.of(found.instance_id)
+        return await in_own_thread(lineage.of, self.stores.reading(), key, found)
+
+    async def lineage_written(self, made: Manifest) -> Lineage:
+        """The same from the store that it was written to."""
+        return await in_own_thread(lineage.of, self._store, self.keys.of(made.instance_id), made)
+
     async def unpack(
         self,
-        found: Manifest,
+        whole: Lineage,
         target: Path,
         progress: Callable[[int], None] = lambda _: None,
         archive: str | None = None,
@@ -201,17 +224,18 @@ class Repository:
 
         True where any of it was read from the second store.
         """
-        either = self.stores.reading()
-        given = (either, self.keys.of(found.instance_id), found, target, progress, archive)
-        await in_quiet_thread(partial(reading.unpack, verified=True), *given)
-        return found.from_copy or either.used_copy
+        either, key = self.stores.reading(), self.keys.of(whole.newest.instance_id)
+        work = partial(lineage.unpack, verified=len(whole.members))
+        await in_quiet_thread(work, either, key, whole, target, progress, archive)
+        return whole.newest.from_copy or either.used_copy
 
     async def unpack_written(
-        self, found: Manifest, target: Path, progress: Callable[[int], None], archive: str | None
+        self, whole: Lineage, target: Path, progress: Callable[[int], None], archive: str | None
     ) -> None:
         """The same from the store that it was written to, to see whether that has it."""
-        given = (self._store, self.keys.of(found.instance_id), found, target, progress, archive)
-        await in_quiet_thread(reading.unpack, *given)
+        key = self.keys.of(whole.newest.instance_id)
+        work = partial(lineage.unpack, verified=len(whole.members) - 1)
+        await in_quiet_thread(work, self._store, key, whole, target, progress, archive)
 
     async def archive(self, found: Manifest) -> AsyncIterator[bytes]:
         """As it was compressed; nothing of a part is given before all of that was checked."""

@@ -8,13 +8,15 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Final, cast
 
 from cell.backups.sealed_objects import DamagedError
-from cell.runtime import budget, engine_files
+from cell.runtime import budget, engine_files, patches
 from cell.runtime.disks import WritingBehind
 
 BLOCK_BYTES: Final = 1 << 20
 # No name is as long as this.
 HEADER_BYTES_MAX: Final = 1 << 16
 NOTHING: Final = memoryview(b"")
+FORMER: Final = "former"
+"""What a backup builds on, while it is put together; no archive has it."""
 
 
 class Forwards:
@@ -99,6 +101,46 @@ def unpack(source: Forwards, target: Path, archive: str | None) -> None:
 
     Raises DamagedError, tarfile.TarError or ValueError.
     """
+    for member, words in _members(source):
+        place = target.joinpath(*words)
+        if member.isdir():
+            engine_files.make_folder(place)
+        elif member.name == archive:
+            engine_files.make_folder(place.with_suffix(""))
+            unpack(_Inner(source, member.size), place.with_suffix(""), None)
+        else:
+            _write(source, member.size, place)
+
+
+def unpack_onto(source: Forwards, target: Path) -> None:
+    """What builds on the backup that was unpacked there: whole files, and patches of its files.
+
+    Files of which there is neither are gone. Raises what `unpack` does.
+    """
+    former = target / FORMER
+    engine_files.make_folder(former)
+    for name in engine_files.names(target):
+        if name != FORMER:
+            engine_files.rename(target / name, former / name)
+    for member, words in _members(source):
+        if words[0] == FORMER:
+            raise DamagedError("the backup contains an unexpected entry")
+        if member.isdir():
+            engine_files.make_folder(target.joinpath(*words))
+        elif words[0] != patches.FOLDER:
+            _write(source, member.size, target.joinpath(*words))
+        else:
+            place = target.joinpath(*words[1:])
+            try:
+                engine_files.rename(former.joinpath(*words[1:]), place)
+            except OSError as error:
+                raise DamagedError("the backup that it builds on lacks a file") from error
+            _patch(source, member.size, place)
+    engine_files.remove(former)
+
+
+def _members(source: Forwards) -> Iterator[tuple[tarfile.TarInfo, tuple[str, ...]]]:
+    """Folders and ordinary files, with their names."""
     with tarfile.TarFile(fileobj=cast("IO[bytes]", source), mode="r") as tar:
         for member in tar:
             words = PurePosixPath(member.name).parts
@@ -106,14 +148,13 @@ def unpack(source: Forwards, target: Path, archive: str | None) -> None:
             plain = member.isdir() or (member.isreg() and not member.issparse())
             if not plain or ".." in words or member.name.startswith("/") or not words:
                 raise DamagedError("the backup contains an unexpected entry")
-            place = target.joinpath(*words)
-            if member.isdir():
-                engine_files.make_folder(place)
-            elif member.name == archive:
-                engine_files.make_folder(place.with_suffix(""))
-                unpack(_Inner(source, member.size), place.with_suffix(""), None)
-            else:
-                _write(source, member.size, place)
+            yield member, words
+
+
+def _patch(source: Forwards, size_bytes: int, place: Path) -> None:
+    budget.spend(size_bytes)
+    with engine_files.opened(place, os.O_RDWR) as descriptor:
+        patches.apply(source, size_bytes, descriptor)
 
 
 def _write(source: Forwards, size_bytes: int, place: Path) -> None:

@@ -72,6 +72,8 @@ def _view(made: Manifest) -> Body:
     return {
         "backup_id": made.backup_id,
         "kind": made.kind,
+        "method": "full" if made.parent is None else "incremental",
+        "parent_id": None if made.parent is None else made.parent.backup_id,
         "engine": made.engine,
         "engine_version": made.engine_version,
         "size_bytes": made.size_bytes,

@@ -6,14 +6,14 @@ was killed goes on where it was.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
 import structlog
 
-from cell.backups.manifest import BackupName
+from cell.backups.manifest import BackupName, Manifest
 from cell.backups.object_copies import Copying, Listing
 from cell.backups.repository import Repository
 from cell.backups.sealed_objects import DamagedError
@@ -207,30 +207,51 @@ class BackupCopies:
         if not instance.record.spec.backups_copied:
             state.waiting = 0
             return
-        left = sorted(first.complete - (copied.keys() & second.complete), reverse=True)
+        there = copied.keys() & second.complete
+        left = sorted(first.complete - there, reverse=True)
         state.waiting, state.has_looked = len(left), True
         fault: DamagedError | None = None
-        for backup_id in left:
+        while left:
             if not instance.record.spec.backups_copied:
                 return
             try:
-                name = BackupName(instance_id, backup_id)
-                await self._copy(instance, name, may_be_there=backup_id in second.begun)
-                state.waiting -= 1
+                for each in await self._series(instance, left, there):
+                    await self._copy(instance, each, may_be_there=each.backup_id in second.begun)
+                    there.add(each.backup_id)
+                    state.waiting -= 1
             except DamagedError as error:
                 # The others are copied all the same.
                 fault = fault or error
         if fault is not None:
             raise fault
 
-    async def _copy(
-        self, instance: HostedInstance, name: BackupName, *, may_be_there: bool
-    ) -> None:
-        copying, key = self._copying, self._repository.keys.find(name.instance_id)
-        if copying is None or key is None:
-            return
-        found = await self._object(instance, copying.manifest, key, name)
-        if found is None:
+    async def _series(
+        self, instance: HostedInstance, left: list[str], there: Collection[str]
+    ) -> list[Manifest]:
+        """The first that is left, after those of them that it builds on; they are left no more.
+
+        DamagedError where something would lack of its copy.
+        """
+        copying, key = self._copying, self._repository.keys.find(instance.instance_id)
+        next_id: str | None = left[0]
+        found: list[Manifest] = []
+        while next_id in left:
+            left.remove(next_id)
+            name = BackupName(instance.instance_id, next_id)
+            manifest = None
+            if copying is not None and key is not None:
+                manifest = await self._object(instance, copying.manifest, key, name)
+            if manifest is None:
+                break
+            found.insert(0, manifest)
+            next_id = None if manifest.parent is None else manifest.parent.backup_id
+        if found and next_id is not None and next_id not in there:
+            raise DamagedError(f"the backup {next_id}, which others build on, cannot be copied")
+        return found
+
+    async def _copy(self, instance: HostedInstance, found: Manifest, *, may_be_there: bool) -> None:
+        copying, name = self._copying, found.name
+        if copying is None:
             return
         for number, part in enumerate(found.content.parts):
             if not instance.record.spec.backups_copied:

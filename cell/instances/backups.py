@@ -3,8 +3,8 @@
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 
 import structlog
@@ -15,13 +15,15 @@ from cell.backups.repository import Repository
 from cell.backups.sealed_objects import DamagedError
 from cell.backups.sealed_parts import Packed, SealedParts
 from cell.backups.store import StoreError
-from cell.engines.driver import EngineError, Snapshot
-from cell.engines.packed_snapshots import PacksSnapshots
+from cell.engines.driver import EngineError, Login, Snapshot
+from cell.engines.increments import PackedCopy, PacksIncrements
+from cell.engines.packed_snapshots import ArchiveOutput, PacksSnapshots
 from cell.instances import bounds, login_turns, snapshots
 from cell.instances.backup_copies import BackupCopies
 from cell.instances.copy_slots import CopySlot, locked_in_turn
 from cell.instances.disk_room import DiskRoom
 from cell.instances.hosted import BackupProgress, HostedInstance
+from cell.instances.increments import BackupMark, Increments
 from cell.instances.lost_data import LOST
 from cell.instances.reasons import for_owner
 from cell.instances.supervisor import Supervisor
@@ -32,6 +34,7 @@ from cell.layout import Layout
 from cell.runtime import budget, engine_files
 from cell.runtime.folder_sizes import size_bytes
 from cell.runtime.own_threads import in_own_thread
+from cell.runtime.process import Process
 from cell.settings import CellSettings
 from cell.specification import Spec
 from specserver import Conflict, Unavailable
@@ -42,6 +45,19 @@ SPOOL = "backup"
 """Beside the data: the copy that is written into the store, and then removed."""
 RETRY_AFTER = {"Retry-After": "5"}
 FAILURES = (EngineError, OSError, StoreError, DamagedError, RecoveryError, NoUidError)
+
+
+@dataclass
+class _Making:
+    """A backup that is being made; `former` is what it may build on, of so many bytes in all."""
+
+    instance: HostedInstance
+    name: BackupName
+    kind: Kind
+    progress: BackupProgress
+    deadline: float
+    former: BackupMark | None = None
+    former_bytes: int = 0
 
 
 class InstanceBackups:
@@ -56,6 +72,7 @@ class InstanceBackups:
         verifier: Verifier,
         archives: WalArchives,
         copies: BackupCopies,
+        increments: Increments,
     ) -> None:
         self._settings = settings
         self._layout = layout
@@ -63,6 +80,7 @@ class InstanceBackups:
         self._repository = repository
         self._verifier = verifier
         self._copies = copies
+        self._increments = increments
         self.room = DiskRoom()
         self.archives = archives
         self._in_use: Counter[BackupName] = Counter()
@@ -94,43 +112,67 @@ class InstanceBackups:
         # From now on an erasure looks into the store.
         instance.has_backup_key = True
         self._repository.keys.of(name.instance_id)
+        deadline = time.monotonic() + self._settings.backup_timeout_s
+        making = _Making(instance, name, kind, progress, deadline)
         is_done = False
-        try:
-            # Of an attempt that was broken off.
-            await in_own_thread(engine_files.remove, spool)
-            await self._repository.remove(name)
-            chain = self.archives.begun(instance)
-            deadline = time.monotonic() + self._settings.backup_timeout_s
-            began, spec, copied, packed = await self._copy(instance, name, progress, deadline)
-            content = await self._write(instance, name, progress, copied, packed, deadline)
-            await in_own_thread(engine_files.remove, spool)
-            made = Manifest(
-                *(name.instance_id, name.backup_id, kind, spec.engine, spec.engine_version),
-                *(copied.size_bytes, began, began, content),
-            )
-            verified, extensions = await self._verifier.verify(instance, made, progress)
-            made = replace(
-                made,
-                completed_at=time.time(),
-                extensions=extensions,
-                verification=verified,
-                wal=self.archives.start_of(instance, chain, copied.wal),
-            )
-            if (why := instance.why_backup_ends()) is not None:
-                raise EngineError(why)
-            stored = await self._repository.commit(made)
-            is_done = True
-            self._add_base(stored)
-            self._copies.changed(instance)
-        finally:
-            await in_own_thread(engine_files.remove, spool)
-            if not is_done:
-                with contextlib.suppress(StoreError):
-                    await self._repository.remove(name)
-        self._log("cell.backed_up", name, size_bytes=made.size_bytes, method=verified.method)
+        with contextlib.ExitStack() as held:
+            try:
+                # Of an attempt that was broken off.
+                await in_own_thread(engine_files.remove, spool)
+                await self._repository.remove(name)
+                await self._find_former(making, held)
+                made, copied = await self._made(making)
+                if (why := instance.why_backup_ends()) is not None:
+                    raise EngineError(why)
+                stored = await self._repository.commit(made)
+                is_done = True
+                self._add_base(stored)
+                await self._increments.note(instance, stored, copied.mark, making.former)
+                self._copies.changed(instance)
+            finally:
+                await in_own_thread(engine_files.remove, spool)
+                if not is_done:
+                    with contextlib.suppress(StoreError):
+                        await self._repository.remove(name)
+        said = {"size_bytes": made.size_bytes, "is_incremental": made.is_incremental}
+        self._log("cell.backed_up", name, **said)
         return stored
 
+    async def _made(self, making: "_Making") -> tuple[Manifest, PackedCopy]:
+        """In the store, but for its manifest, and verified."""
+        instance, name = making.instance, making.name
+        chain = self.archives.begun(instance)
+        began, spec, copied, sealed = await self._copy(making)
+        content = await self._write(making, copied.snapshot, sealed)
+        await in_own_thread(engine_files.remove, instance.site.directory / SPOOL)
+        former = making.former if copied.is_incremental else None
+        made = Manifest(
+            *(name.instance_id, name.backup_id, making.kind, spec.engine, spec.engine_version),
+            *(copied.snapshot.size_bytes, began, began, content),
+            parent=None if former is None else former.parent,
+        )
+        verified, extensions = await self._verifier.verify(instance, made, making.progress)
+        made = replace(
+            made,
+            completed_at=time.time(),
+            extensions=extensions,
+            verification=verified,
+            wal=self.archives.start_of(instance, chain, copied.snapshot.wal),
+        )
+        return made, copied
+
+    async def _find_former(self, making: "_Making", held: contextlib.ExitStack) -> None:
+        """What it may build on, which is not removed while it is held."""
+        instance = making.instance
+        if (former := await self._increments.mark(instance, making.kind)) is None:
+            return
+        held.enter_context(self.used(BackupName(instance.instance_id, former.parent.backup_id)))
+        whole = await self._increments.lineage(instance, former)
+        if whole is not None:
+            making.former, making.former_bytes = former, whole.stream_bytes
+
     def _add_base(self, made: Manifest) -> None:
+        self._increments.add(made)
         if made.wal is not None:
             self.archives.add_base(made.instance_id, made.backup_id, made.wal)
 
@@ -139,55 +181,66 @@ class InstanceBackups:
             return f"it took longer than {self._settings.backup_timeout_s:.0f} s"
         return None
 
-    async def _copy(
-        self, instance: HostedInstance, name: BackupName, progress: BackupProgress, deadline: float
-    ) -> tuple[float, Spec, Snapshot, Packed | None]:
+    async def _copy(self, making: "_Making") -> tuple[float, Spec, PackedCopy, Packed | None]:
         """When it began, of what, and what of it is sealed already."""
+        instance, progress = making.instance, making.progress
         slot = CopySlot(self._supervisor.pools.copies, self._supervisor.host, instance)
         async with locked_in_turn(instance, slot), login_turns.let_change(instance):
             if (why := instance.why_backup_ends()) is not None:
                 raise EngineError(why)
             progress.total_bytes = await in_own_thread(size_bytes, instance.site.data)
-            self.room.take(instance, progress.total_bytes)
+            # It is put together with what it builds on when it is verified.
+            self.room.take(instance, max(progress.total_bytes, making.former_bytes))
             began, spec = time.time(), instance.record.spec
             login, spool = self._supervisor.login(instance), instance.site.directory / SPOOL
-            driver = instance.driver
-            if not isinstance(driver, PacksSnapshots):
-                return began, spec, await snapshots.copy(instance, login, spool), None
+            if not isinstance(instance.driver, PacksSnapshots):
+                copied = PackedCopy(await snapshots.copy(instance, login, spool))
+                return began, spec, copied, None
             sealed = await in_own_thread(SealedParts, spool)
-            output = self._repository.packing(name, sealed, progress.add_half)
+            output = self._repository.packing(making.name, sealed, progress.add_half)
             try:
-                pack = partial(driver.pack, instance.site, login=login, output=output)
                 # Its WAL and the instance's lock are held for as long as compressing takes.
-                late = partial(self._why_late, deadline)
+                late = partial(self._why_late, making.deadline)
+                pack = self._packing(making, instance.driver, login, output)
                 copied = await snapshots.copied(instance, pack, spool, late)
                 return began, spec, copied, Packed(sealed, output.finished())
             finally:
                 await in_own_thread(output.close)
 
+    def _packing(
+        self, making: "_Making", driver: PacksSnapshots, login: Login, output: ArchiveOutput
+    ) -> Callable[[Process | None], Awaitable[PackedCopy]]:
+        """How its files are put into one archive: all of them, or what has changed."""
+        site, former = making.instance.site, making.former
+        data_bytes = making.progress.total_bytes
+        may_build = self._increments.may_build(making.instance, making.kind, data_bytes)
+        if may_build and isinstance(driver, PacksIncrements):
+            copied = None if former is None else former.copied
+            return partial(driver.pack_since, site, output=output, former=copied)
+
+        async def pack(process: Process | None) -> PackedCopy:
+            return PackedCopy(await driver.pack(site, process, login, output))
+
+        return pack
+
     async def _write(
-        self,
-        instance: HostedInstance,
-        name: BackupName,
-        progress: BackupProgress,
-        copied: Snapshot,
-        packed: Packed | None,
-        deadline: float,
+        self, making: "_Making", copied: Snapshot, packed: Packed | None
     ) -> StoredContent:
         """Without the instance's lock: whatever else is asked of it waits for no store."""
+        instance, progress = making.instance, making.progress
         spool = instance.site.directory / SPOOL
 
         def why_ends() -> str | None:
-            return self._why_late(deadline) or instance.why_backup_ends()
+            return self._why_late(making.deadline) or instance.why_backup_ends()
 
         slot = CopySlot(self._supervisor.pools.copies, self._supervisor.host, instance)
         async with bounds.in_turn_unlocked(instance, slot):
             with budget.limit(copied.size_bytes, ended=why_ends):
                 if packed is not None:
-                    await self._repository.upload(name, packed, progress.add_half)
+                    await self._repository.upload(making.name, packed, progress.add_half)
                     return packed.content
                 progress.begin("copying", copied.size_bytes)
-                return await self._repository.write(name, spool, progress.add)
+                return await self._repository.write(making.name, spool, progress.add)
 
     async def complete(self, instance: HostedInstance) -> list[Manifest]:
         """The complete ones, oldest first."""
@@ -213,15 +266,21 @@ class InstanceBackups:
 
     async def drop(self, instance: HostedInstance, backup_ids: Collection[str]) -> None:
         """Conflict where one of them is being made or restored."""
-        names = [BackupName(instance.instance_id, each) for each in dict.fromkeys(backup_ids)]
+        leaves_first = self._increments.leaves_first(instance, set(backup_ids))
+        names = [BackupName(instance.instance_id, each) for each in leaves_first]
         if used := [name.backup_id for name in names if self._in_use[name]]:
             raise Conflict(f"the backup {used[0]} is being made or restored")
+        if (needed := self._increments.needed(instance, backup_ids)) is not None:
+            raise Conflict(f"a backup that is not removed builds on the backup {needed}")
+        # Before anything is awaited: what is made from now on builds on none of them.
+        self._increments.forget(backup_ids)
         with told("the backups were not removed"), contextlib.ExitStack() as stack:
             for name in names:
                 stack.enter_context(self.used(name))
             for name in names:
                 await self._repository.remove(name)
             self.archives.drop_bases(backup_ids)
+            self._increments.dropped(backup_ids)
             for name in names:
                 # Last: a second store that is away keeps nothing from being removed from the first.
                 await self._copies.remove(instance, name)
@@ -243,6 +302,7 @@ class InstanceBackups:
                     # Last: without it nothing can be read, and nobody looks for it any more.
                     self._repository.keys.erase(instance.instance_id)
                 self.archives.erase(instance.instance_id)
+                self._increments.erase(instance.instance_id)
             instance.has_backup_key = False
 
     async def sweep(self) -> None:

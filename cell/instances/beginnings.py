@@ -167,11 +167,11 @@ class Beginnings:
             raise FullError(told, found.size_bytes)
         folder = instance.site.directory / UNPACKED
         await in_own_thread(engine_files.remove, folder)
-        stream_bytes = found.content.stream_bytes
-        instance.restore = BackupProgress(found.backup_id, "downloading", stream_bytes)
-        with budget.limit(stream_bytes):
+        whole = await self._repository.lineage(found)
+        instance.restore = BackupProgress(found.backup_id, "downloading", whole.stream_bytes)
+        with budget.limit(whole.stream_bytes):
             is_copy = await self._repository.unpack(
-                found, folder, instance.restore.add, archive_of(instance.driver)
+                whole, folder, instance.restore.add, archive_of(instance.driver)
             )
         instance.restore.phase = "starting"
         return is_copy

@@ -12,6 +12,11 @@ from cell.instances.hosted import HostedInstance
 from cell.settings import CellSettings
 from specserver import Conflict
 
+INCREMENTAL = (
+    "an incremental backup has only what has changed since the one that it builds on: download a"
+    " full one, such as a manual backup, or restore it into a new instance"
+)
+
 
 class Downloads:
     def __init__(self, settings: CellSettings, repository: Repository) -> None:
@@ -26,6 +31,8 @@ class Downloads:
             found = await self._repository.find(BackupName(instance.instance_id, backup_id))
         if found is None:
             raise Conflict(f"the instance has no backup {backup_id}")
+        if found.is_incremental:
+            raise Conflict(INCREMENTAL)
         return found
 
     async def begin(self, stream: DataStream, found: Manifest) -> AsyncIterator[bytes]:

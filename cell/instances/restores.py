@@ -7,6 +7,7 @@ from pathlib import Path
 
 import structlog
 
+from cell.backups.lineage import Lineage
 from cell.backups.manifest import BackupName, Manifest
 from cell.backups.repository import Repository
 from cell.backups.sealed_objects import DamagedError
@@ -80,12 +81,13 @@ class Restores:
             if found is None:
                 raise Conflict(f"the instance has no backup {name.backup_id}")
             refuse_what_does_not_fit(instance, found)
+            whole = await self._repository.lineage(found)
             plan = None if at is None else await self._plan(instance, name, at)
             wal_bytes = 0 if plan is None else plan.size_bytes
-            self._backups.room.take(instance, found.content.stream_bytes + wal_bytes)
-            progress = BackupProgress(name.backup_id, "downloading", found.content.stream_bytes)
+            self._backups.room.take(instance, whole.stream_bytes + wal_bytes)
+            progress = BackupProgress(name.backup_id, "downloading", whole.stream_bytes)
             instance.restore = progress
-            await self._restore(instance, found, progress, _Target(at, plan))
+            await self._restore(instance, whole, progress, _Target(at, plan))
         except DamagedError as error:
             raise Conflict(f"the backup {name.backup_id} is damaged: {error}") from error
 
@@ -97,20 +99,20 @@ class Restores:
     async def _restore(
         self,
         instance: HostedInstance,
-        found: Manifest,
+        whole: Lineage,
         progress: BackupProgress,
         target: "_Target",
     ) -> None:
         """Its engine runs on until all of the backup has been read."""
         pools, host = self._supervisor.pools, self._supervisor.host
-        folder = instance.site.directory / UNPACKED
+        folder, found = instance.site.directory / UNPACKED, whole.newest
         try:
             await in_own_thread(engine_files.remove, folder)
             turn = CopySlot(pools.copies, host, instance)
             async with bounds.in_turn_unlocked(instance, turn):
-                with budget.limit(found.content.stream_bytes, ended=instance.why_backup_ends):
+                with budget.limit(whole.stream_bytes, ended=instance.why_backup_ends):
                     is_copy = await self._repository.unpack(
-                        found, folder, progress.add, archive_of(instance.driver)
+                        whole, folder, progress.add, archive_of(instance.driver)
                     )
                     if target.plan is not None:
                         is_copy |= await self._recoveries.fetch(target.plan, folder)

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 import structlog
@@ -23,6 +23,8 @@ from cell.runtime.own_threads import in_own_thread
 from cell.runtime.process import Process
 
 log = structlog.get_logger("cell.snapshots")
+
+T = TypeVar("T")
 
 KEPT = 3
 """Of each label; older ones are dropped when one is made."""
@@ -70,10 +72,10 @@ async def copy(instance: HostedInstance, login: Login, target: Path) -> Snapshot
 
 async def copied(
     instance: HostedInstance,
-    copies: Callable[[Process | None], Awaitable[Snapshot]],
+    copies: Callable[[Process | None], Awaitable[T]],
     target: Path,
     why_late: Callable[[], str | None] = lambda: None,
-) -> Snapshot:
+) -> T:
     """By another way into a new folder, which is removed where that fails.
 
     It ends as well once `why_late` says why.

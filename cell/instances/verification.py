@@ -17,6 +17,7 @@ from typing import TypeVar
 import structlog
 from ulid import ULID
 
+from cell.backups.lineage import Lineage
 from cell.backups.manifest import Manifest, Verification
 from cell.backups.repository import Repository
 from cell.engines.contents import Contents
@@ -88,6 +89,7 @@ class Verifier:
 
         Raises EngineError, StoreError or DamagedError where it does not stand up to that.
         """
+        whole = await self._repository.lineage_written(made)
         stream_bytes = made.content.stream_bytes
         progress.begin("verifying", stream_bytes)
         if made.size_bytes > self._settings.backup_verify_bytes_max or source.status == "failed":
@@ -99,8 +101,9 @@ class Verifier:
                     await self._repository.check(made, progress.add)
             digest = made.content.stream_sha256
             return Verification("checksums", time.time(), digest), ()
+        progress.begin("verifying", whole.stream_bytes)
         async with self._scratch(source) as scratch:
-            contents = await self._started(scratch, made, progress)
+            contents = await self._started(scratch, whole, progress)
         if isinstance(contents, str):
             digest = made.content.stream_sha256
             return Verification("checksums", time.time(), digest, contents), ()
@@ -108,15 +111,15 @@ class Verifier:
         return verification, contents.extensions
 
     async def _started(
-        self, scratch: ScratchInstance, made: Manifest, progress: BackupProgress
+        self, scratch: ScratchInstance, whole: Lineage, progress: BackupProgress
     ) -> Contents | str:
         """What the engine read, or why it could not; before a change also why it did not start.
 
         The instance's own engine does no better, and whoever left one table that cannot be read
         would keep all the others from being backed up, and the instance from being changed.
         """
-        driver, site = scratch.driver, scratch.site
-        bytes_max = max(scratch.ceiling_bytes, made.content.stream_bytes)
+        driver, site, made = scratch.driver, scratch.site, whole.newest
+        bytes_max = max(scratch.ceiling_bytes, whole.stream_bytes)
         limits = (bytes_max, self._settings.backup_verify_timeout_s)
         slot = CopySlot(self._pools.copies, self._host, scratch)
         async with (
@@ -127,7 +130,7 @@ class Verifier:
             folder = site.directory / UNPACKED
             with budget.limit(bytes_max):
                 archive = archive_of(driver)
-                await self._repository.unpack_written(made, folder, progress.add, archive)
+                await self._repository.unpack_written(whole, folder, progress.add, archive)
             with budget.limit(bytes_max):
                 await driver.restore(site, folder)
             await in_own_thread(engine_files.remove, folder)

@@ -237,8 +237,7 @@ class PostgreSQL:
         login: Login,  # noqa: ARG002 - the contract's
         target: Path,
     ) -> Snapshot:
-        output = await asyncio.to_thread(archive.ArchiveFile, target)
-        with contextlib.closing(output):
+        with contextlib.closing(await asyncio.to_thread(archive.ArchiveFile, target)) as output:
             return await backup.copy(site, self.superuser(site), process, Packing(output))
 
     async def pack(
