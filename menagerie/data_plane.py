@@ -34,6 +34,7 @@ def run_cell(settings: Settings) -> None:
             backup_copy_store_url=settings.backup_copy_store_url,
             backup_recovery_recipient=settings.backup_recovery_recipient,
             backup_verify_bytes_max=settings.backup_verify_bytes_max,
+            backup_increments_max=settings.backup_increments_max,
             backup_bytes_per_s=settings.backup_bytes_per_s,
             migration_networks=settings.migration_networks,
         )

@@ -211,6 +211,9 @@ class Settings(BaseSettings):
     backup_verify_bytes_max: int = Field(
         10**10, ge=0, description="data up to this size is restored to verify it; else checksums"
     )
+    backup_increments_max: int = Field(
+        7, ge=0, le=100, description="incremental backups in a row before a full one; 0: none"
+    )
     backup_bytes_per_s: int = Field(
         0, ge=0, multiple_of=10**6, description="how fast a cell uses the store; 0: no limit"
     )

@@ -27,9 +27,8 @@ async def take_over(cell: Cell, instance_id: str, body: Body) -> Body:
 
 
 async def drop(cell: Cell, instance_id: str, body: Body) -> Body:
-    backup_ids = list(dict.fromkeys(body["backup_ids"]))
-    await cell.backups.drop(cell.lifecycle.find(instance_id), backup_ids)
-    return {"dropped": backup_ids}
+    dropped = await cell.backups.drop(cell.lifecycle.find(instance_id), body["backup_ids"])
+    return {"dropped": sorted(dropped)}
 
 
 async def restore(cell: Cell, instance_id: str, body: Body) -> Body:

@@ -264,14 +264,15 @@ class InstanceBackups:
             self._add_base(each)
         return found
 
-    async def drop(self, instance: HostedInstance, backup_ids: Collection[str]) -> None:
-        """Conflict where one of them is being made or restored."""
-        leaves_first = self._increments.leaves_first(instance, set(backup_ids))
-        names = [BackupName(instance.instance_id, each) for each in leaves_first]
+    async def drop(self, instance: HostedInstance, asked: Collection[str]) -> list[str]:
+        """All but what others build on that stay. Answers which these are.
+
+        Conflict where one of them is being made or restored.
+        """
+        backup_ids = self._increments.removable(instance, asked)
+        names = [BackupName(instance.instance_id, each) for each in backup_ids]
         if used := [name.backup_id for name in names if self._in_use[name]]:
             raise Conflict(f"the backup {used[0]} is being made or restored")
-        if (needed := self._increments.needed(instance, backup_ids)) is not None:
-            raise Conflict(f"a backup that is not removed builds on the backup {needed}")
         # Before anything is awaited: what is made from now on builds on none of them.
         self._increments.forget(backup_ids)
         with told("the backups were not removed"), contextlib.ExitStack() as stack:
@@ -289,6 +290,7 @@ class InstanceBackups:
                 # Else the sweep does it: what is being made may be continued by what is there.
                 async with instance.backups_lock:
                     await self.archives.trim(instance.instance_id)
+        return backup_ids
 
     async def erase(self, instance: HostedInstance) -> None:
         """Of an instance that is erased: all its backups and their key."""

@@ -135,16 +135,12 @@ class Increments:
                 *(made.backup_id, made.instance_id, made.parent.backup_id),
             )
 
-    def needed(self, instance: HostedInstance, gone: Collection[str]) -> str | None:
-        """One of these that a backup builds on which stays."""
-        for backup_id, parent_id in self._parents(instance):
-            if parent_id in gone and backup_id not in gone:
-                return str(parent_id)
-        return None
-
-    def leaves_first(self, instance: HostedInstance, gone: Collection[str]) -> list[str]:
-        """In an order in which nothing goes before what builds on it."""
+    def removable(self, instance: HostedInstance, gone: Collection[str]) -> list[str]:
+        """Those of them that nothing builds on which stays, in an order in which none is missed."""
         parents = dict(self._parents(instance))
+        left = set(gone)
+        while kept := {parents.get(each) for each in parents if each not in left} & left:
+            left -= kept
 
         def depth(backup_id: str) -> int:
             found, now = 0, parents.get(backup_id)
@@ -152,7 +148,7 @@ class Increments:
                 found, now = found + 1, parents.get(now)
             return found
 
-        return sorted(gone, key=depth, reverse=True)
+        return sorted(left, key=lambda each: (-depth(each), each))
 
     def forget(self, gone: Collection[str]) -> None:
         """They are being removed: nothing builds on them from now on."""

@@ -200,6 +200,32 @@ def test_retention_takes_what_is_over_and_leaves_what_is_needed(
     assert backups.expired(left, days, NOW, needed) == [], "once is enough"
 
 
+@given(
+    parents=st.lists(st.integers(0, 20) | st.none(), max_size=20),
+    days=st.integers(1, 30),
+    needing=st.sets(st.integers(0, 19)),
+)
+def test_what_is_kept_has_all_that_it_builds_on(
+    parents: list[int | None], days: int, needing: set[int]
+) -> None:
+    kept = [
+        KeptBackup(
+            f"bkp_{number:02}",
+            "scheduled",
+            NOW - timedelta(days=40 - 2 * number),
+            f"bkp_{parent:02}" if parent is not None and parent < number else None,
+        )
+        for number, parent in enumerate(parents)
+    ]
+    gone = set(backups.expired(kept, days, NOW, {f"bkp_{each:02}" for each in needing}))
+    assert not gone & {one.parent_id for one in kept if one.id not in gone}
+    building = {one.parent_id for one in kept}
+    for one in kept[:-1]:
+        is_over = NOW - one.completed_at >= timedelta(days=days)
+        if is_over and one.id not in building and int(one.id[-2:]) not in needing:
+            assert one.id in gone, "what nobody needs goes"
+
+
 def test_the_score_is_the_share_of_verified_backups() -> None:
     assert backups.score(0, 0, 0) is None
     assert backups.score(59, 1, 59) == 98

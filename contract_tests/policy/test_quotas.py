@@ -216,3 +216,17 @@ def test_the_oldest_automatic_backups_go_where_all_take_too_much() -> None:
         "a2"
     ]
     assert surplus(stored("a", 1, 5 * GB), stored("a", 2, 5 * GB)) == []
+
+
+def test_with_a_full_backup_goes_what_builds_on_it() -> None:
+    full, later = stored("a", 1, 8 * GB), stored("a", 5, 8 * GB)
+    first = replace(stored("a", 2, GB), parent_id="a1")
+    second = replace(stored("a", 3, GB), parent_id="a2")
+    assert surplus(full, first, second, stored("b", 4, GB)) == []
+    # The newest ones first, as long as that is too much.
+    assert surplus(full, first, second, later) == ["a3", "a2", "a1"]
+    assert surplus(full, first, second, replace(later, stored_bytes=GB)) == ["a3"]
+    # What stays has all that it builds on.
+    assert surplus(full, first, second, later, needed=("a2",)) == ["a3"]
+    newest = replace(later, parent_id="a2")
+    assert surplus(full, first, second, newest) == ["a3"]

@@ -68,6 +68,8 @@ def told(backup_id: str, kind: str) -> Answer:
     return {
         "backup_id": backup_id,
         "kind": kind,
+        "method": "full",
+        "parent_id": None,
         "engine": "duckdb",
         "engine_version": "1.5",
         "size_bytes": 4096,

@@ -41,7 +41,7 @@ OLDER = {
         "archiving",
         "copies",
     },
-    "backups.make": {"wal_chain_id", "consistent_at"},
+    "backups.make": {"wal_chain_id", "consistent_at", "method", "parent_id"},
 }
 """What cells of earlier releases do not say."""
 ASKED: dict[str, Callable[[HttpCell], Any]] = {

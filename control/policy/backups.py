@@ -216,11 +216,12 @@ def missed_slots(schedule: BackupSchedule, since: datetime, slot: datetime) -> l
 
 @dataclass(frozen=True)
 class KeptBackup:
-    """One that can be restored."""
+    """One that can be restored; an incremental one with its parent, and what that builds on."""
 
     id: str
     kind: str
     completed_at: datetime
+    parent_id: str | None = None
 
 
 def expired(
@@ -228,20 +229,34 @@ def expired(
 ) -> list[str]:
     """The ids of those of an instance whose retention is over.
 
-    Never of the newest, whatever its age, nor of those that restores under way read from. Manual
-    backups have no retention: who asked for one deletes it. Of those before changes, which nobody
-    waits for, the newest `PRE_CHANGE_KEPT` are kept.
+    Never of the newest, whatever its age, nor of those that restores under way read from, nor of
+    what those that stay build on. Manual backups have no retention: who asked for one deletes it.
+    Of those before changes, which nobody waits for, the newest `PRE_CHANGE_KEPT` are kept.
     """
     by_age = sorted(kept, key=lambda each: (each.completed_at, each.id))
     changes = [each.id for each in by_age if each.kind == "pre_change"]
     outnumbered = set(changes[:-PRE_CHANGE_KEPT])
-    return [
+    over = [
         each.id
         for each in by_age[:-1]
         if each.kind != "manual"
         and each.id not in needed
         and (each.id in outnumbered or each.completed_at + timedelta(days=days) <= moment)
     ]
+    staying = {each.id for each in by_age} - set(over)
+    built_on = ancestors({each.id: each.parent_id for each in by_age}, staying)
+    return [each for each in over if each not in built_on]
+
+
+def ancestors(parents: Mapping[str, str | None], of: Iterable[str]) -> set[str]:
+    """What these build on, directly or not; of each backup its parent is known, if it has one."""
+    found: set[str] = set()
+    for each in of:
+        parent = parents.get(each)
+        while parent is not None and parent not in found:
+            found.add(parent)
+            parent = parents.get(parent)
+    return found
 
 
 def score(completed: int, failed: int, verified: int) -> int | None:

@@ -44,6 +44,9 @@ def backup(record: Backup, retention_days: int) -> Json:
         "instance_id": record.instance_id,
         "kind": record.kind,
         "label": record.label,
+        # Earlier versions made full ones, and did not say so.
+        "method": record.method or ("full" if record.completed_at else None),
+        "parent_id": record.parent_id,
         "status": record.status,
         "status_reason": record.status_reason,
         "engine": record.engine,

@@ -92,7 +92,7 @@ def restore(call: OrgCall, instance: Instance, backup: Backup, body: Body) -> Re
 
 
 def download(call: OrgCall, instance: Instance, backup: Backup) -> Body:
-    backup.check_restorable("download")
+    backup.check_downloadable()
     if instance.desired_status == "erased":
         raise Conflict(f"cannot download a backup of an instance that is {instance.status}")
     one_time.check_reach(call, instance, "a download")

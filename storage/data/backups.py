@@ -11,14 +11,16 @@ from sqlalchemy import (
     Index,
     Select,
     TextClause,
+    and_,
     case,
     delete,
+    exists,
     func,
     or_,
     select,
     text,
 )
-from sqlalchemy.orm import Mapped, Session, mapped_column
+from sqlalchemy.orm import Mapped, Session, aliased, mapped_column
 
 from storage import identifiers, pages
 from storage.access.organizations import Organization
@@ -55,7 +57,8 @@ class Backup(Owned, Record):
 
     `slot` is the turn of its schedule, NULL of other kinds: no two of an instance have the same.
     `storage_bytes` is what the instance was ordered with then, `size_bytes` what its data took.
-    `dropped_at`: since when nothing of it is in the store.
+    `dropped_at`: since when nothing of it is in the store. `method` is full or incremental, NULL
+    while that is not known; an incremental one is restored with its `parent_id`.
     """
 
     __tablename__ = "backups"
@@ -98,6 +101,8 @@ class Backup(Owned, Record):
     # The archived WAL that continues it, and the first moment that this can recover.
     wal_chain_id: Mapped[str | None]
     consistent_at: Mapped[datetime | None]
+    method: Mapped[str | None]
+    parent_id: Mapped[str | None]
 
     def _move(self, verb: str, allowed: Collection[str], status: str) -> None:
         if self.status not in allowed:
@@ -112,6 +117,15 @@ class Backup(Owned, Record):
         if self.status != "completed":
             reason = f": {self.status_reason}" if self.status_reason else ""
             raise StateConflict(f"cannot {verb} a backup that is {self.status}{reason}")
+
+    def check_downloadable(self) -> None:
+        """StateConflict where it holds only what has changed."""
+        self.check_restorable("download")
+        if self.parent_id is not None:
+            raise StateConflict(
+                "cannot download an incremental backup, which has only what has changed: download a"
+                " full one, such as a manual backup, or restore it into a new instance"
+            )
 
     def delete(self) -> None:
         """Remove it from the store. Those that nobody asked for go by themselves."""
@@ -141,6 +155,7 @@ class Backup(Owned, Record):
         self.started_at = datetime.fromisoformat(told["started_at"])
         self.completed_at = datetime.fromisoformat(told["completed_at"])
         # Absent from what an earlier version of a cell tells.
+        self.method, self.parent_id = told.get("method"), told.get("parent_id")
         self.wal_chain_id = told.get("wal_chain_id")
         consistent_at = told.get("consistent_at")
         self.consistent_at = datetime.fromisoformat(consistent_at) if consistent_at else None
@@ -301,7 +316,16 @@ def instances_to_drop(db: Session, failed_before: datetime, limit: int) -> list[
 
 
 def _is_left(failed_before: datetime) -> ColumnElement[bool]:
-    return or_(Backup.status == "deleting", Backup.created_at < failed_before)
+    """And nothing that is in the store builds on it, which goes before."""
+    child = aliased(Backup)
+    built_on = exists().where(
+        child.org_id == Backup.org_id,
+        child.instance_id == Backup.instance_id,
+        child.parent_id == Backup.id,
+        child.dropped_at.is_(None),
+    )
+    is_over = or_(Backup.status == "deleting", Backup.created_at < failed_before)
+    return and_(is_over, ~built_on)
 
 
 def by_ids(db: Session, instance: Instance, ids: Collection[str]) -> list[Backup]:

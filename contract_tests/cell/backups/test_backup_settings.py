@@ -25,6 +25,8 @@ RECIPIENT = "age13yh4jzpykkfsfdmmzzczlx09nl28hytu9vds8ca8eckkqa75p4dqt4l86m"
         ("backup_recovery_recipient", "age1none"),
         ("backup_recovery_recipient", RECIPIENT[:-1] + ("q" if RECIPIENT[-1] != "q" else "p")),
         ("backup_verify_bytes_max", -1),
+        ("backup_increments_max", -1),
+        ("backup_increments_max", 101),
         ("backup_bytes_per_s", -1),
         ("backup_bytes_per_s", 999_999),
     ],
@@ -43,6 +45,7 @@ def test_what_cannot_be_used_ends_the_start(tmp_path: Path, name: str, value: An
             "backup_copy_store_url": "s3://another/prefix",
             "backup_recovery_recipient": RECIPIENT,
             "backup_verify_bytes_max": 5,
+            "backup_increments_max": 0,
             "backup_bytes_per_s": 1_000_000,
         },
     ],
@@ -62,6 +65,7 @@ def test_the_cell_gets_all_of_them(
         "backup_copy_store_url": "",
         "backup_recovery_recipient": "",
         "backup_verify_bytes_max": 10**10,
+        "backup_increments_max": 7,
         "backup_bytes_per_s": 0,
     }
     assert default.keys() == names

@@ -179,6 +179,31 @@ def test_what_failed_is_dropped_when_no_cell_is_at_it_any_more(database: Databas
         assert (tenant.org_id, instance.id) not in backups.instances_to_drop(db, early, 100)
 
 
+def test_what_others_build_on_stays_in_the_store_as_long_as_they_do(database: Database) -> None:
+    """Whatever became of it, be it that it failed here and was completed in its cell."""
+    with database.write() as db:
+        tenant = tenants.make(db)
+        instance = tenants.instance(db, tenant)
+        full, first, second = (backups.request(db, instance, "scheduled") for _ in range(3))
+        full.status = "failed"
+        first.became_completed({**TOLD, "method": "incremental", "parent_id": full.id})
+        second.became_completed({**TOLD, "method": "incremental", "parent_id": first.id})
+        late = now(db) + timedelta(hours=1)
+        with pytest.raises(StateConflict, match="incremental"):
+            second.check_downloadable()
+        first.expire("why")
+        db.flush()
+        assert backups.to_drop(db, instance, late, 10) == []
+        assert (tenant.org_id, instance.id) not in backups.instances_to_drop(db, late, 100)
+        second.expire("why")
+        db.flush()
+        for each in (second, first, full):
+            assert (tenant.org_id, instance.id) in backups.instances_to_drop(db, late, 100)
+            assert backups.to_drop(db, instance, late, 10) == [each.id]
+            each.became_dropped(late)
+            db.flush()
+
+
 def test_with_an_instance_all_of_its_own_is_forgotten(database: Database) -> None:
     with database.write() as db:
         tenant = tenants.make(db)

@@ -85,15 +85,17 @@ def drop(op: Operation) -> None:
 
     def dropped(db: Session) -> None:
         instance, moment = load(op, db), now(db)
-        for backup in backups.by_ids(db, instance, ids):
+        # Not what something builds on that only the cell knows of; it is tried again.
+        gone = set(ids).intersection(told.get("dropped", ids))
+        for backup in backups.by_ids(db, instance, gone):
             backup.became_dropped(moment)
         db.flush()
-        if _to_drop(db, instance):
+        if gone and _to_drop(db, instance):
             start(db, drop, instance)
 
     ids = op.step("choose", lambda: _chosen(op))
     if ids:
-        op.step("drop", lambda: _drop(op, ids))
+        told = op.step("drop", lambda: _drop(op, ids))
         op.step_in_transaction("record", dropped)
 
 

@@ -49,7 +49,7 @@ def _expire(db: Session, each: Scheduled, days: int) -> None:
         return
     completed = {backup.id: backup for backup in backups.completed(db, instance)}
     kept = [
-        KeptBackup(one.id, one.kind, one.completed_at)
+        KeptBackup(one.id, one.kind, one.completed_at, one.parent_id)
         for one in completed.values()
         if one.completed_at is not None
     ]
@@ -87,7 +87,10 @@ def _above_their_quota(database: Database) -> list[tuple[str, Plan]]:
 def _surplus(database: Database, org_id: str, plan: Plan) -> list[StoredBackup]:
     with database.read() as db:
         stored = [
-            StoredBackup(one.id, one.instance_id, one.kind, one.completed_at, one.stored_bytes)
+            StoredBackup(
+                *(one.id, one.instance_id, one.kind, one.completed_at, one.stored_bytes),
+                parent_id=one.parent_id,
+            )
             for one in backups.stored(db, org_id)
             if one.completed_at is not None and one.stored_bytes is not None
         ]
@@ -101,7 +104,8 @@ def _remove(db: Session, org_id: str, surplus: StoredBackup, plan: Plan) -> None
     """Unless something else became of it meanwhile."""
     instance = instances.fetch(db, org_id, surplus.instance_id, lock=True)
     backup = backups.fetch(db, instance, surplus.id, lock=True)
-    is_needed = surplus.id in restores.needed(db, instance) | needed_by_window(db, instance)
+    needed = restores.needed(db, instance) | needed_by_window(db, instance)
+    is_needed = surplus.id in needed | {one.parent_id for one in backups.completed(db, instance)}
     if backup.status == "completed" and not is_needed and instance.desired_status not in GONE:
         why = f"the backups of the organization took more than the {plan.id} plan allows"
         backup.expire(why)
