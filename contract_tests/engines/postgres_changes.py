@@ -112,8 +112,12 @@ class Changes:
     def _unlogged(self, connection: Connection) -> None:
         table = self._name("u")
         connection.execute(f"CREATE UNLOGGED TABLE {table} (n int PRIMARY KEY, t text)".encode())
-        connection.execute(f"INSERT INTO {table} SELECT n, 'u' FROM generate_series(1, 500) n".encode())
-        self._on_some(connection, f"ALTER TABLE {{table}} SET {self._random.choice(['', 'UN'])}LOGGED")
+        connection.execute(
+            f"INSERT INTO {table} SELECT n, 'u' FROM generate_series(1, 500) n".encode()
+        )
+        self._on_some(
+            connection, f"ALTER TABLE {{table}} SET {self._random.choice(['', 'UN'])}LOGGED"
+        )
 
     def _object(self, connection: Connection) -> None:
         size = self._random.randrange(1, 100_000)
@@ -126,9 +130,7 @@ class Changes:
     def _database(self, connection: Connection) -> None:
         name, strategy = self._name("d"), self._random.choice(["wal_log", "file_copy"])
         source = self._random.choice(["template1", "template0"])
-        connection.execute(
-            f"CREATE DATABASE {name} TEMPLATE {source} STRATEGY {strategy}".encode()
-        )
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {source} STRATEGY {strategy}".encode())
         with session(self._subject, superuser(self._subject), name) as inside:
             inside.execute(b"CREATE TABLE inner_one AS SELECT n FROM generate_series(1, 900) n")
         if self._random.random() < 0.5:
@@ -152,19 +154,20 @@ class Changes:
     def _view(self, connection: Connection) -> None:
         name = self._name("v")
         self._on_some(
-            connection, f"CREATE MATERIALIZED VIEW {name} AS SELECT n FROM {{table}} WHERE n > {{low}}"
+            connection,
+            f"CREATE MATERIALIZED VIEW {name} AS SELECT n FROM {{table}} WHERE n > {{low}}",
         )
 
     def _checkpoint(self, connection: Connection) -> None:
         connection.execute(b"CHECKPOINT")
 
 
-def contents(host: str, login: dict[str, Any]) -> dict[str, Any]:
+def contents(host: str, login: dict[str, Any]) -> dict[tuple[str, ...], Any]:
     """Everything in all databases, read twice: from the tables and, where it can be, by an index.
 
     Of what is unlogged there is nothing but the name: it is empty after it was restored.
     """
-    found: dict[str, Any] = {}
+    found: dict[tuple[str, ...], Any] = {}
     with psycopg.connect(host=host, dbname="postgres", autocommit=True, **login) as connection:
         query = "SELECT datname FROM pg_database WHERE datallowconn AND datname <> 'template1'"
         databases = [name for (name,) in connection.execute(query).fetchall()]
@@ -179,10 +182,16 @@ def contents(host: str, login: dict[str, Any]) -> dict[str, Any]:
 
 def _rows(connection: Connection, table: str) -> Any:
     """By a scan, and the numbers once more by an index, which believes the visibility map."""
-    query = f"SELECT count(*), sum(n::bigint), md5(string_agg(r::text, '' ORDER BY n)) FROM {table} r"  # noqa: S608 - ours
+    query = (
+        f"SELECT count(*), sum(n::bigint), md5(string_agg(r::text, '' ORDER BY n)) FROM {table} r"
+    )
     connection.execute("SET enable_seqscan = off; SET enable_bitmapscan = off")
-    by_index = connection.execute(f"SELECT count(n), sum(n::bigint) FROM {table}".encode()).fetchone()  # noqa: S608 - ours
-    connection.execute("SET enable_seqscan = on; SET enable_indexscan = off; SET enable_indexonlyscan = off")
+    by_index = connection.execute(
+        f"SELECT count(n), sum(n::bigint) FROM {table}".encode()
+    ).fetchone()
+    connection.execute(
+        "SET enable_seqscan = on; SET enable_indexscan = off; SET enable_indexonlyscan = off"
+    )
     scanned = connection.execute(query.encode()).fetchone()
     connection.execute("RESET ALL")
     assert scanned is not None

@@ -7,21 +7,19 @@ server's own, and what was committed with what a server reads that is started wi
 import hashlib
 import shutil
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from cell.backups import unpacking
 from cell.backups.unpacking import Forwards
-from cell.engines.driver import Login
 from cell.engines.increments import CopyMark, PackedCopy
-from cell.engines.postgres import archive, changes, increments, server
+from cell.engines.postgres import archive, changes, configuration, increments
 from cell.engines.postgres.driver import PostgreSQL
-from cell.runtime import patches
 from cell.runtime.patches import BLOCK_BYTES
 from contract_tests.engines.conftest import Subject
 from contract_tests.engines.postgres_changes import Changes, contents
@@ -87,9 +85,11 @@ class Copies:
                 continue
             theirs = copied / name
             for number, block in enumerate(_blocks(path)):
-                if int.from_bytes(block[4:8], "little") + (
-                    int.from_bytes(block[:4], "little") << 32
-                ) >= self.mark.position:
+                if (
+                    int.from_bytes(block[4:8], "little")
+                    + (int.from_bytes(block[:4], "little") << 32)
+                    >= self.mark.position
+                ):
                     # Written since: the WAL that comes with the copy has it.
                     continue
                 if not any(block) and not theirs.exists():
@@ -125,7 +125,9 @@ def copies(subject: Subject, tmp_path: Path) -> Copies:
 @newest
 def test_an_increment_has_what_has_changed(copies: Copies) -> None:
     with session(copies.subject) as connection:
-        connection.execute("CREATE TABLE t AS SELECT n, repeat('x', 500) FROM generate_series(1, 9000) n")
+        connection.execute(
+            "CREATE TABLE t AS SELECT n, repeat('x', 500) FROM generate_series(1, 9000) n"
+        )
         whole = copies.take()
         connection.execute("DELETE FROM t WHERE n = 5000")
         made = copies.take()
@@ -135,6 +137,46 @@ def test_an_increment_has_what_has_changed(copies: Copies) -> None:
     assert copies.check_blocks() > 1000
     copied = sum(path.stat().st_size for path in copies.folder.rglob("*") if path.is_file())
     assert copied == pytest.approx(made.snapshot.size_bytes, rel=0.05)
+
+
+@pytest.mark.nightly
+@SUMMARIZING
+def test_what_does_not_follow_from_the_former_copy_is_copied_whole(copies: Copies) -> None:
+    with session(copies.subject) as connection:
+        connection.execute("CREATE TABLE t AS SELECT n FROM generate_series(1, 9000) n")
+        mark = copies.take().mark
+        assert mark is not None
+        for unfit in (
+            # Summaries before that have been removed, or never were.
+            replace(mark, position=1),
+            replace(mark, position=1 << 50),
+            replace(mark, timeline=mark.timeline + 1),
+            replace(mark, system_id=f"{int(mark.system_id) + 1}"),
+            replace(mark, data_id="0" * 32),
+        ):
+            assert not copies.take(unfit).is_incremental
+        connection.execute("DELETE FROM t WHERE n > 8000")
+        assert copies.take(mark).is_incremental is True
+    # Nor is the folder another one because its copy was restored elsewhere.
+    assert not (copies.folder / archive.UNPACKED / increments.DATA_ID).exists()
+
+
+@pytest.mark.nightly
+@SUMMARIZING
+def test_a_server_that_is_behind_or_was_told_otherwise_is_copied_whole(
+    copies: Copies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "SUMMARIZED_WITHIN_S", 0.2)
+    subject = copies.subject
+    mark = copies.take().mark
+    path = subject.site.configuration / configuration.FILE
+    with session(subject, superuser(subject)) as connection:
+        path.write_bytes(path.read_bytes() + b"summarize_wal = 'off'\n")
+        connection.execute("SELECT pg_reload_conf()")
+        connection.execute("CREATE TABLE t AS SELECT n FROM generate_series(1, 9000) n")
+        time.sleep(1.0)
+        made = copies.take(mark)
+    assert (made.is_incremental, made.mark) == (False, None)
 
 
 @pytest.mark.nightly
@@ -153,7 +195,7 @@ def test_whatever_is_changed_is_in_the_increments(copies: Copies, seed: int) -> 
         if number == 2:
             subject.stop()
             subject.start()
-        with written_meanwhile(subject):
+        with WrittenMeanwhile(subject):
             copies.take()
         subject.stop()
         assert copies.check_blocks() > 100
@@ -176,7 +218,7 @@ def login_of(subject: Subject) -> dict[str, Any]:
     return {"user": login.username, "password": login.password}
 
 
-class written_meanwhile:
+class WrittenMeanwhile:
     """Somebody goes on writing."""
 
     def __init__(self, subject: Subject) -> None:

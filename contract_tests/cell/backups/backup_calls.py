@@ -37,6 +37,6 @@ def left_beside(rig: Rig, instance_id: str) -> set[str]:
     """What lies in the folder of the instance, or of scratch instances."""
     own = {path.name for path in (rig.home / "instances" / instance_id).iterdir()}
     usual = {"data", "conf", "log", "snapshots", "process.json", "begun-with"}
-    usual |= {"fresh", "logins.json", "logins.applied"}
+    usual |= {"fresh", "logins.json", "logins.applied", "backup-mark.json"}
     scratch = {path.name for path in (rig.home / "instances").glob("inst_verify_*")}
     return (own - usual - {name for name in own if name.startswith("unused-")}) | scratch

@@ -1,33 +1,330 @@
-"""Incremental backups: what is restored from them is what was committed, and what they need stays."""
+"""Incremental backups: restored to what was committed, and what they need stays as long as they."""
 
-from collections.abc import Iterator
+import shutil
+import sqlite3
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from contract_tests.cell.backups.backup_calls import asked, back_up, in_store, left_beside, listed
+from cell.backups.__main__ import main as recover
+from cell.backups.manifest import BackupName, Manifest, Parent
+from cell.backups.sealed_objects import clear_text
+from cell.sealing import Sealer, read_or_make_key
+from contract_tests.cell.backups.backup_calls import (
+    asked,
+    back_up,
+    in_store,
+    left_beside,
+    listed,
+)
+from contract_tests.cell.backups.copying_rigs import (
+    all_copied,
+    copied,
+    copying_rig,
+    lose,
+)
+from contract_tests.cell.backups.recovering import FAST, Archived, now
+from contract_tests.cell.backups.test_backup_faults import flip
 from contract_tests.cell.backups.test_backups import Hosted, hosted
-from contract_tests.cell.rig import Rig
+from contract_tests.cell.backups.test_dumps import got
+from contract_tests.cell.rig import Rig, until
+
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
+SMALL = {"backup_increment_bytes_min": 0}
+# To verify each one would take as long as all the rest.
+UNVERIFIED = {**SMALL, "backup_verify_bytes_max": 1}
 
 
 @pytest.fixture
-def source(make_rig: Any) -> Hosted:
-    return hosted(make_rig(backup_increment_bytes_min=0), "postgres")
+def source(make_rig: Callable[..., Rig]) -> Hosted:
+    made = hosted(make_rig(**UNVERIFIED), "postgres")
+    made.make_table()
+    return made
 
 
-def test_an_increment_is_restored_with_what_it_builds_on(source: Hosted) -> None:
+def series(source: Hosted, count: int) -> list[dict[str, Any]]:
+    """A backup after each number that is written, from 1 on."""
+    made = []
+    for number in range(1, count + 1):
+        source.write(number)
+        made.append(back_up(source.rig, source.instance_id, "scheduled"))
+    return made
+
+
+def methods(made: list[dict[str, Any]]) -> list[str]:
+    return [each["method"] for each in made]
+
+
+def ids(made: list[dict[str, Any]]) -> list[str]:
+    return [each["backup_id"] for each in made]
+
+
+def test_each_increment_is_restored_to_what_was_committed(
+    make_rig: Callable[..., Rig], tmp_path: Path
+) -> None:
+    source = hosted(make_rig(**SMALL), "postgres")
     rig, instance_id = source.rig, source.instance_id
     source.make_table()
+    made = series(source, 3)
+    assert methods(made) == ["full", "incremental", "incremental"]
+    assert [each["parent_id"] for each in made] == [None, *ids(made)[:2]]
+    assert listed(rig, instance_id) == made
+    for each in made:
+        assert each["verification"]["method"] == "restored"
+        assert each["size_bytes"] == pytest.approx(made[0]["size_bytes"], rel=0.1)
+    assert all(each["stored_bytes"] < made[0]["stored_bytes"] / 10 for each in made[1:])
+    assert left_beside(rig, instance_id) == set()
+    assert got(rig, instance_id, "download", backup_id=ids(made)[0]).status_code == 200
+    refused = got(rig, instance_id, "download", backup_id=ids(made)[1])
+    assert refused.status_code == 409
+    assert "incremental" in refused.json()["detail"]
+    other = source.another(source_backup=f"{instance_id}/{ids(made)[2]}")
+    assert other.read() == [1, 2, 3]
+    for backup_id, numbers in zip(ids(made), ([1], [1, 2], [1, 2, 3]), strict=True):
+        rig.action(instance_id, "restore", {"backup_id": backup_id})
+        assert source.read() == numbers
+    # Without any cell.
+    words = ["--store", (rig.home / "backups").as_uri()]
+    words += ["--recovery-key", str(rig.home / "recovery.key")]
+    assert recover([*words, f"{instance_id}/{ids(made)[2]}", str(tmp_path / "to")]) == 0
+    assert {path.name for path in (tmp_path / "to").iterdir()} == {"cluster"}
+    assert (tmp_path / "to" / "cluster" / "PG_VERSION").read_text().strip() == source.version
+    rig.action(instance_id, "erase")
+    assert in_store(rig, instance_id) == []
+    with sqlite3.connect(rig.home / "cell.db") as database:
+        for table in ("backup_marks", "backup_parents"):
+            assert database.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
+
+
+def test_how_many_build_on_each_other_is_bounded(make_rig: Callable[..., Rig]) -> None:
+    source = hosted(make_rig(**UNVERIFIED, backup_increments_max=2), "postgres")
+    source.make_table()
+    full, increments = ["full"], ["incremental"] * 2
+    assert methods(series(source, 5)) == [*full, *increments, *full, *increments[1:]]
+    rig = source.rig
+    for settings in ({"backup_full_every_s": 0.0}, {"backup_increments_max": 0}):
+        rig.terminate()
+        rig.start(**settings)
+        rig.status_is(source.instance_id, "running")
+        assert back_up(rig, source.instance_id, "scheduled")["method"] == "full"
+
+
+def test_without_what_it_needs_the_next_one_is_full(source: Hosted) -> None:
+    rig, instance_id = source.rig, source.instance_id
+
+    def next_one() -> str:
+        return str(back_up(rig, instance_id, "scheduled")["method"])
+
+    assert [next_one(), next_one()] == ["full", "incremental"]
+    # Others are between them, and are whole.
+    assert back_up(rig, instance_id, "manual")["method"] == "full"
+    assert back_up(rig, instance_id, "pre_change")["method"] == "full"
+    made = back_up(rig, instance_id, "scheduled")
+    assert made["method"] == "incremental"
+    # Other data, whose WAL has the same numbers.
     source.write(1)
-    full = back_up(rig, instance_id, "scheduled")
+    rig.action(instance_id, "restore", {"backup_id": made["backup_id"]})
+    assert [next_one(), next_one()] == ["full", "incremental"]
+    # A server that does not run tells nothing.
+    rig.action(instance_id, "pause")
+    assert next_one() == "full"
+    rig.action(instance_id, "resume")
+    assert [next_one(), next_one()] == ["full", "incremental"]
+    # It is the same data after the cell was killed, and after the server was.
+    rig.kill()
+    rig.start()
+    rig.status_is(instance_id, "running")
+    assert next_one() == "incremental"
+    note = source.site.directory / "backup-mark.json"
+    for broken in (b"", b"[]", b"{}", note.read_bytes().replace(b"bkp_", b"bkp_0", 1)):
+        note.write_bytes(broken)
+        assert [next_one(), next_one()] == ["full", "incremental"]
+    # Summaries are lost, as with a setting that was off meanwhile.
+    rig.action(instance_id, "pause")
+    shutil.rmtree(source.site.data.outside / "pg_wal" / "summaries")
+    rig.action(instance_id, "resume")
     source.write(2)
-    first = back_up(rig, instance_id, "scheduled")
-    print(full, first)
-    assert (full["method"], full["parent_id"]) == ("full", None)
-    assert (first["method"], first["parent_id"]) == ("incremental", full["backup_id"])
-    assert first["stored_bytes"] < full["stored_bytes"] / 4
-    assert first["verification"]["method"] == "restored"
-    source.write(3)
-    rig.action(instance_id, "restore", {"backup_id": first["backup_id"]})
-    assert source.read() == [1, 2]
+    made = back_up(rig, instance_id, "scheduled")
+    assert made["method"] in {"full", "incremental"}
+    rig.action(instance_id, "restore", {"backup_id": made["backup_id"]})
+    assert source.read() == [2]
+    # So is what it would build on.
+    made = back_up(rig, instance_id, "scheduled")
+    (rig.home / "backups" / instance_id / made["backup_id"] / "manifest").unlink()
+    assert next_one() == "full"
+
+
+def test_what_cannot_grow_is_backed_up_whole(make_rig: Callable[..., Rig]) -> None:
+    rig = make_rig(backup_verify_bytes_max=1)
+    source = hosted(rig, "postgres")
+    source.make_table()
+    assert methods(series(source, 2)) == ["full", "full"], "it has a few megabytes"
+    older = source.version, "16"
+    for version in older[1:]:
+        of = Hosted(rig, "postgres", version, rig.make(engine="postgres", engine_version=version))
+        rig.terminate()
+        rig.start(**UNVERIFIED)
+        of.make_table()
+        assert methods(series(of, 2)) == ["full", "full"]
+
+
+def test_what_others_build_on_is_removed_after_them(source: Hosted) -> None:
+    rig, instance_id = source.rig, source.instance_id
+    made = ids(series(source, 4))
+
+    def drop(*backup_ids: str) -> set[str]:
+        told = rig.action(instance_id, "drop-backups", {"backup_ids": list(backup_ids)})
+        return set(told["dropped"])
+
+    assert drop(made[0]) == set()
+    assert drop(made[0], made[1]) == set()
+    assert drop(made[2], made[0]) == set()
+    assert ids(listed(rig, instance_id)) == made
+    assert drop(made[3], made[1]) == {made[3]}
+    # Nothing builds on what is gone.
+    assert back_up(rig, instance_id, "scheduled")["method"] == "full"
+    rig.action(instance_id, "restore", {"backup_id": made[2]})
+    assert source.read() == [1, 2, 3]
+    assert drop(*made[:3]) == set(made[:3])
+    assert len(listed(rig, instance_id)) == 1
+
+
+def test_what_a_backup_builds_on_that_was_changed_is_found_first(source: Hosted) -> None:
+    rig, instance_id = source.rig, source.instance_id
+    made = ids(series(source, 3))
+    store, full = rig.home / "backups" / instance_id, made[0]
+    kept = shutil.copytree(store, rig.home.parent / "kept")
+
+    def refused(backup_id: str, *told: str) -> None:
+        before = rig.engine_pid(instance_id)
+        answer = asked(rig, instance_id, "restore", {"backup_id": backup_id})
+        assert answer.status_code == 409, answer.text
+        for each in told:
+            assert each in answer.json()["detail"], answer.text
+        assert rig.engine_pid(instance_id) == before, "its engine ran on"
+        assert left_beside(rig, instance_id) == set()
+        shutil.rmtree(store)
+        shutil.copytree(kept, store)
+
+    (store / full / "manifest").unlink()
+    assert ids(listed(rig, instance_id)) == [], "nothing of it can be restored"
+    refused(made[2], full, "is missing")
+    (store / full / "part-000000").unlink()
+    refused(made[2], full, "part 0 of the backup is missing")
+    flip(store / full / "part-000000", 0.5)
+    refused(made[1], full, "not the one that was written")
+    flip(store / made[1] / "part-000000", 0.5)
+    refused(made[2], made[1], "not the one that was written")
+    # Another in its place: as it lies there, and with a name and a seal that are right.
+    shutil.rmtree(store / full)
+    shutil.copytree(store / made[1], store / full)
+    refused(made[1], full, "damaged")
+    resealed(rig, instance_id, full, kind="manual")
+    refused(made[1], full, "it is another one")
+    # Around in a circle, on itself, and on what is of another instance.
+    resealed(rig, instance_id, made[1], parent=Parent(made[2], "0" * 64))
+    refused(made[1], made[2], "it is another one")
+    resealed(rig, instance_id, made[1], parent=Parent(made[1], "0" * 64))
+    refused(made[1], made[1], "it is another one")
+    other = source.another()
+    theirs = back_up(rig, other.instance_id, "scheduled")
+    resealed(rig, instance_id, made[1], parent=Parent(theirs["backup_id"], theirs["sha256"]))
+    refused(made[1], theirs["backup_id"], "is missing")
+    shutil.copytree(
+        rig.home / "backups" / other.instance_id / theirs["backup_id"], store / theirs["backup_id"]
+    )
+    resealed(rig, instance_id, made[1], parent=Parent(theirs["backup_id"], theirs["sha256"]))
+    refused(made[1], theirs["backup_id"], "damaged")
+    resealed(rig, instance_id, made[1], parent=Parent("../../somewhere", "0" * 64))
+    refused(made[1], "does not say what a backup is")
+    # One that takes an increment for all there is.
+    resealed(rig, instance_id, made[1], parent=None)
+    answer = asked(rig, instance_id, "restore", {"backup_id": made[1]})
+    assert answer.status_code in {409, 503}
+    assert source.read() == [1, 2, 3]
+
+
+def resealed(rig: Rig, instance_id: str, backup_id: str, **changes: Any) -> None:
+    """By somebody who has the key."""
+    sealer = Sealer(read_or_make_key(rig.home / "seal.key"), "cell backups v1")
+    with sqlite3.connect(rig.home / "cell.db") as database:
+        query = "SELECT sealed FROM backup_keys WHERE instance_id = ?"
+        (sealed,) = database.execute(query, [instance_id]).fetchone()
+    key = bytes.fromhex(sealer.open(sealed, instance_id))
+    name = BackupName(instance_id, backup_id)
+    path = rig.home / "backups" / name.manifest
+    content = path.read_bytes()
+    found = replace(Manifest.unseal(key, name, content), **changes)
+    path.write_bytes(found.seal(key, clear_text(content)))
+
+
+def test_a_copy_has_all_that_it_builds_on(make_rig: Callable[..., Rig], tmp_path: Path) -> None:
+    rig = copying_rig(make_rig, tmp_path / "second", **UNVERIFIED)
+    rig.usual = {"backups_copied": False}
+    source = hosted(rig, "postgres")
+    source.make_table()
+    made = ids(series(source, 3))
+    rig.act("POST", f"/v1/instances/{source.instance_id}/actions/set-copying", {"wanted": True})
+    all_copied(rig, source.instance_id)
+    at = copied(rig, source.instance_id)
+    assert sorted(at, key=lambda each: at[each]) == made, "what others build on comes first"
+    lose(rig.home / "backups" / source.instance_id / made[0])
+    (rig.home / "backups" / source.instance_id / made[1] / "part-000000").unlink()
+    rig.action(source.instance_id, "restore", {"backup_id": made[2]})
+    assert source.read() == [1, 2, 3]
+    assert rig.observe(source.instance_id)["restored"]["from_copy"]
+
+
+def test_what_cannot_be_copied_keeps_what_builds_on_it_from_counting(
+    make_rig: Callable[..., Rig], tmp_path: Path
+) -> None:
+    rig = copying_rig(make_rig, tmp_path / "second", **UNVERIFIED)
+    rig.usual = {"backups_copied": False}
+    source = hosted(rig, "postgres")
+    source.make_table()
+    made = ids(series(source, 2))
+    lone = back_up(rig, source.instance_id)["backup_id"]
+    flip(rig.home / "backups" / source.instance_id / made[0] / "part-000000", 0.5)
+    rig.act("POST", f"/v1/instances/{source.instance_id}/actions/set-copying", {"wanted": True})
+
+    def late() -> bool:
+        return bool(rig.observe(source.instance_id)["copies"]["status"] == "late")
+
+    until(late, "it is said that it cannot be copied")
+    assert set(copied(rig, source.instance_id)) == {lone}
+
+
+def test_moments_after_an_increment_are_restored(make_rig: Callable[..., Rig]) -> None:
+    one = Archived.make(make_rig(**{**FAST, **SMALL}))
+    one.archived_until(now())
+    first = back_up(one.rig, one.instance_id, "scheduled")
+    one.write(1)
+    second = back_up(one.rig, one.instance_id, "scheduled")
+    assert (first["method"], second["method"]) == ("full", "incremental")
+    assert second["wal_chain_id"] == first["wal_chain_id"]
+    moment = one.write(2)
+    one.archived_until(one.write(3))
+    assert one.restored(second["backup_id"], moment) == [1, 2]
+    # A new timeline: the next one is full.
+    assert back_up(one.rig, one.instance_id, "scheduled")["method"] == "full"
+
+
+def test_after_an_upgrade_the_next_one_is_full(make_rig: Callable[..., Rig]) -> None:
+    rig = make_rig(**UNVERIFIED)
+    instance_id = rig.make(engine="postgres", engine_version="17", rotation_overlap_s=0)
+    old = Hosted(rig, "postgres", "17", instance_id)
+    old.make_table()
+    made = series(old, 2)
+    assert methods(made) == ["full", "incremental"]
+    answer = rig.put(instance_id, engine="postgres", engine_version="18", rotation_overlap_s=0)
+    assert answer["engine_version"] == "18"
+    new = Hosted(rig, "postgres", "18", instance_id)
+    new.write(3)
+    assert methods([back_up(rig, instance_id, "scheduled") for _ in range(2)]) == [
+        "full",
+        "incremental",
+    ]
+    assert new.read() == [1, 2, 3]
