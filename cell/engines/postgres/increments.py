@@ -36,7 +36,7 @@ _TEMPORARY: Final = re.compile(r"base/\d+/t\d+_\d+(_[a-z]+)?(\.\d+)?")
 # As every server has it that we run; one that was built otherwise is copied whole.
 USUAL: Final = ("on", str(BLOCK_BYTES), "1GB")
 _HEADER_BYTES: Final = tarfile.BLOCKSIZE
-STANDING = """
+ABOUT = """
 SELECT (SELECT system_identifier::text FROM pg_catalog.pg_control_system()),
     pg_catalog.current_setting('summarize_wal', true), pg_catalog.current_setting('block_size'),
     pg_catalog.current_setting('segment_size')
@@ -192,7 +192,7 @@ async def _mark(
     connection: Connection, data: EnginePath, owner: int | None, began: backup.BackupBegin
 ) -> CopyMark | None:
     """None where no increment can build on it."""
-    row = await (await connection.execute(STANDING.encode())).fetchone()
+    row = await (await connection.execute(ABOUT.encode())).fetchone()
     assert row is not None
     system_id, *settings = row
     if tuple(settings) != USUAL:

@@ -142,16 +142,7 @@ def test_without_what_it_needs_the_next_one_is_full(source: Hosted) -> None:
     for broken in (b"", b"[]", b"{}", note.read_bytes().replace(b"bkp_", b"bkp_0", 1)):
         note.write_bytes(broken)
         assert [next_one(), next_one()] == ["full", "incremental"]
-    # Summaries are lost, as with a setting that was off meanwhile.
-    rig.action(instance_id, "pause")
-    shutil.rmtree(source.site.data.outside / "pg_wal" / "summaries")
-    rig.action(instance_id, "resume")
-    source.write(2)
-    made = back_up(rig, instance_id, "scheduled")
-    assert made["method"] in {"full", "incremental"}
-    rig.action(instance_id, "restore", {"backup_id": made["backup_id"]})
-    assert source.read() == [2]
-    # So is what it would build on.
+    # What it would build on is lost.
     made = back_up(rig, instance_id, "scheduled")
     (rig.home / "backups" / instance_id / made["backup_id"] / "manifest").unlink()
     assert next_one() == "full"
@@ -192,59 +183,80 @@ def test_what_others_build_on_is_removed_after_them(source: Hosted) -> None:
     assert len(listed(rig, instance_id)) == 1
 
 
-def test_what_a_backup_builds_on_that_was_changed_is_found_first(source: Hosted) -> None:
-    rig, instance_id = source.rig, source.instance_id
-    made = ids(series(source, 3))
-    store, full = rig.home / "backups" / instance_id, made[0]
-    kept = shutil.copytree(store, rig.home.parent / "kept")
+class Attacked:
+    """Three backups that build on each other, in a store that somebody else writes to."""
 
-    def refused(backup_id: str, *told: str) -> None:
-        before = rig.engine_pid(instance_id)
-        answer = asked(rig, instance_id, "restore", {"backup_id": backup_id})
+    def __init__(self, source: Hosted) -> None:
+        self.source, self.rig, self.instance_id = source, source.rig, source.instance_id
+        self.made = ids(series(source, 3))
+        self.store = source.rig.home / "backups" / source.instance_id
+        self._kept = shutil.copytree(self.store, source.rig.home.parent / "kept")
+
+    def refused(self, backup_id: str, *told: str) -> None:
+        """With its reason, and nothing was replaced; afterwards the store is as it was."""
+        before = self.rig.engine_pid(self.instance_id)
+        answer = asked(self.rig, self.instance_id, "restore", {"backup_id": backup_id})
         assert answer.status_code == 409, answer.text
         for each in told:
             assert each in answer.json()["detail"], answer.text
-        assert rig.engine_pid(instance_id) == before, "its engine ran on"
-        assert left_beside(rig, instance_id) == set()
-        shutil.rmtree(store)
-        shutil.copytree(kept, store)
+        assert self.rig.engine_pid(self.instance_id) == before, "its engine ran on"
+        assert left_beside(self.rig, self.instance_id) == set()
+        shutil.rmtree(self.store)
+        shutil.copytree(self._kept, self.store)
 
+    def sealed(self, backup_id: str, **changes: Any) -> None:
+        resealed(self.rig, self.instance_id, backup_id, **changes)
+
+
+@pytest.fixture
+def attacked(source: Hosted) -> Attacked:
+    return Attacked(source)
+
+
+def test_what_a_backup_builds_on_that_was_changed_is_found_first(attacked: Attacked) -> None:
+    store, (full, first, second) = attacked.store, attacked.made
     (store / full / "manifest").unlink()
-    assert ids(listed(rig, instance_id)) == [], "nothing of it can be restored"
-    refused(made[2], full, "is missing")
+    there = listed(attacked.rig, attacked.instance_id)
+    assert there == [], "nothing of it can be restored"
+    attacked.refused(second, full, "is missing")
     (store / full / "part-000000").unlink()
-    refused(made[2], full, "part 0 of the backup is missing")
-    flip(store / full / "part-000000", 0.5)
-    refused(made[1], full, "not the one that was written")
-    flip(store / made[1] / "part-000000", 0.5)
-    refused(made[2], made[1], "not the one that was written")
-    # Another in its place: as it lies there, and with a name and a seal that are right.
+    attacked.refused(second, full, "part 0 of the backup is missing")
+    for each in (full, first):
+        flip(store / each / "part-000000", 0.5)
+        attacked.refused(second, each, "not the one that was written")
+        flip(store / each / "manifest", 0.9)
+        attacked.refused(second, each, "damaged")
+    # Another in its place, as it lies there.
     shutil.rmtree(store / full)
-    shutil.copytree(store / made[1], store / full)
-    refused(made[1], full, "damaged")
-    resealed(rig, instance_id, full, kind="manual")
-    refused(made[1], full, "it is another one")
+    shutil.copytree(store / first, store / full)
+    attacked.refused(first, full, "damaged")
+    assert attacked.source.read() == [1, 2, 3]
+
+
+def test_no_other_is_taken_for_what_a_backup_builds_on(attacked: Attacked) -> None:
+    """Whoever has the key can name and seal anything."""
+    store, (full, first, second) = attacked.store, attacked.made
+    attacked.sealed(full, kind="manual")
+    attacked.refused(first, full, "it is another one")
     # Around in a circle, on itself, and on what is of another instance.
-    resealed(rig, instance_id, made[1], parent=Parent(made[2], "0" * 64))
-    refused(made[1], made[2], "it is another one")
-    resealed(rig, instance_id, made[1], parent=Parent(made[1], "0" * 64))
-    refused(made[1], made[1], "it is another one")
-    other = source.another()
-    theirs = back_up(rig, other.instance_id, "scheduled")
-    resealed(rig, instance_id, made[1], parent=Parent(theirs["backup_id"], theirs["sha256"]))
-    refused(made[1], theirs["backup_id"], "is missing")
-    shutil.copytree(
-        rig.home / "backups" / other.instance_id / theirs["backup_id"], store / theirs["backup_id"]
-    )
-    resealed(rig, instance_id, made[1], parent=Parent(theirs["backup_id"], theirs["sha256"]))
-    refused(made[1], theirs["backup_id"], "damaged")
-    resealed(rig, instance_id, made[1], parent=Parent("../../somewhere", "0" * 64))
-    refused(made[1], "does not say what a backup is")
-    # One that takes an increment for all there is.
-    resealed(rig, instance_id, made[1], parent=None)
-    answer = asked(rig, instance_id, "restore", {"backup_id": made[1]})
+    for parent in (second, first):
+        attacked.sealed(first, parent=Parent(parent, "0" * 64))
+        attacked.refused(first, parent, "it is another one")
+    other = attacked.source.another()
+    theirs = back_up(attacked.rig, other.instance_id, "scheduled")
+    for is_copied, told in ((False, "is missing"), (True, "damaged")):
+        if is_copied:
+            folder = store.with_name(other.instance_id) / theirs["backup_id"]
+            shutil.copytree(folder, store / theirs["backup_id"])
+        attacked.sealed(first, parent=Parent(theirs["backup_id"], theirs["sha256"]))
+        attacked.refused(first, theirs["backup_id"], told)
+    attacked.sealed(first, parent=Parent("../../somewhere", "0" * 64))
+    attacked.refused(first, "does not say what a backup is")
+    # As if an increment were all there is.
+    attacked.sealed(first, parent=None)
+    answer = asked(attacked.rig, attacked.instance_id, "restore", {"backup_id": first})
     assert answer.status_code in {409, 503}
-    assert source.read() == [1, 2, 3]
+    assert attacked.source.read() == [1, 2, 3]
 
 
 def resealed(rig: Rig, instance_id: str, backup_id: str, **changes: Any) -> None:
