@@ -119,6 +119,9 @@ class Increments:
         if made.kind not in BUILDS_ON:
             return
         await in_own_thread(_write, instance, made.backup_id, copied)
+        if copied is None:
+            self._database.write("DELETE FROM backup_marks WHERE instance_id = ?", made.instance_id)
+            return
         increments, full_at = 0, made.started_at
         if made.parent is not None and former is not None:
             increments, full_at = former.increments + 1, former.full_at

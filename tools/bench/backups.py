@@ -49,6 +49,10 @@ SELECT n AS aid, n % 100 AS bid, (n * 7919::bigint) % 100000 AS abalance,
 FROM generate_series(1, {DATA_BYTES // ROW_BYTES}) n
 """  # noqa: S608 - of the constants above
 INDEX: Final = "CREATE INDEX ON accounts (aid)"
+# One in a hundred, which lie beside each other, as those that were written last do.
+CHANGE: Final = (
+    f"UPDATE accounts SET abalance = abalance + 1 WHERE aid <= {DATA_BYTES // ROW_BYTES // 100}"  # noqa: S608 - as above
+)
 
 
 class Peer:
@@ -132,7 +136,9 @@ def _fill(rig: Rig, instance_id: str) -> None:
         connection.execute(INDEX.encode())
 
 
-def _back_up(rig: Rig, instance_id: str) -> tuple[str, float, float]:
+def _back_up(
+    rig: Rig, instance_id: str, kind: str = "manual"
+) -> tuple[dict[str, Any], float, float]:
     """Which; the seconds until all of it is in the store; and until it is verified, too."""
     backup_id, written = f"bkp_{ULID()}", []
     began = time.perf_counter()
@@ -147,11 +153,23 @@ def _back_up(rig: Rig, instance_id: str) -> tuple[str, float, float]:
 
     looking = threading.Thread(target=look)
     looking.start()
-    body = {"backup_id": backup_id, "kind": "manual"}
-    rig.action(instance_id, "back-up", body)
+    made = rig.action(instance_id, "back-up", {"backup_id": backup_id, "kind": kind})
     took = time.perf_counter() - began
     looking.join()
-    return backup_id, written[0], took
+    return made, written[0], took
+
+
+def _increment(rig: Rig, instance_id: str) -> dict[str, float]:
+    """What one takes after a hundredth of the rows changed, as a share of a full backup."""
+    full, full_s, _ = _back_up(rig, instance_id, "scheduled")
+    with postgres(rig, instance_id) as connection:
+        connection.execute(CHANGE.encode())
+    made, written_s, _ = _back_up(rig, instance_id, "scheduled")
+    assert (full["method"], made["method"]) == ("full", "incremental")
+    return {
+        "stored": made["stored_bytes"] / full["stored_bytes"],
+        "written": written_s / full_s,
+    }
 
 
 def measure(rig: Rig, folder: Path) -> dict[str, Any]:
@@ -178,7 +196,7 @@ def measure(rig: Rig, folder: Path) -> dict[str, Any]:
             for _ in range(ROUNDS):
                 for each in timed.values():
                     each.now = "backup"
-                backup_id, written, took = _back_up(rig, mine)
+                made, written, took = _back_up(rig, mine)
                 for each in timed.values():
                     each.now = "between"
                 found["written"].append(written)
@@ -186,13 +204,14 @@ def measure(rig: Rig, folder: Path) -> dict[str, Any]:
                 found["tool"].append(peer.back_up())
     for _ in range(ROUNDS):
         began = time.perf_counter()
-        rig.action(mine, "restore", {"backup_id": backup_id})
+        rig.action(mine, "restore", {"backup_id": made["backup_id"]})
         found["restored"].append(time.perf_counter() - began)
         found["unpacked"].append(peer.restore())
     peer.cluster.stop()
     slower = {name: each.p99("backup") / each.p99("quiet") for name, each in timed.items()}
     quiet = {name: each.p99("quiet") * 1000 for name, each in timed.items()}
-    return {**{name: min(took) for name, took in found.items()}, "slower": slower, "quiet": quiet}
+    best = {name: min(took) for name, took in found.items()}
+    return {**best, "slower": slower, "quiet": quiet, "increment": _increment(rig, mine)}
 
 
 def show(found: dict[str, Any]) -> bool:
@@ -220,6 +239,11 @@ def show(found: dict[str, Any]) -> bool:
         print(
             f"p99 of queries of {name} during a backup: x {ratio:.2f} ({quiet}), at most 2.0{told}"
         )
+    shares = found["increment"]
+    print(
+        "an increment after 1 % of the rows changed, of a full backup: stored bytes"
+        f" x {shares['stored']:.3f}, time until it is written x {shares['written']:.2f}"
+    )
     print(
         f"The peers are `pg_basebackup -X fetch -c fast | zstd -{LEVEL} -T1` to a file, and\n"
         "unpacking that file until its content is on the disk. The best of two rounds.\n"

@@ -115,9 +115,10 @@ async def since(connection: Connection, former: CopyMark, now: CopyMark) -> Chan
             async with connection.cursor(binary=True) as cursor:
                 await cursor.execute(CONTENTS.encode(), values)
                 await in_quiet_thread(found.add, await cursor.fetchall())
-    except psycopg.OperationalError:
-        raise
     except psycopg.Error as error:
+        if connection.closed:
+            raise
+        # One was removed meanwhile, or there was no room to read them.
         raise UnknownChangesError(f"the summaries of its WAL cannot be read: {error}") from error
     return found
 

@@ -30,6 +30,7 @@ from contract_tests.cell.backups.recovering import FAST, Archived, now
 from contract_tests.cell.backups.test_backup_faults import flip
 from contract_tests.cell.backups.test_backups import Hosted, hosted
 from contract_tests.cell.backups.test_dumps import got
+from contract_tests.cell.backups.test_lost_data import recovered, store_of, taken_over
 from contract_tests.cell.rig import Rig, until
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
@@ -340,3 +341,29 @@ def test_after_an_upgrade_the_next_one_is_full(make_rig: Callable[..., Rig]) -> 
         "incremental",
     ]
     assert new.read() == [1, 2, 3]
+
+
+def test_a_lost_cell_is_recovered_with_what_is_whole(
+    make_rig: Callable[..., Rig], tmp_path: Path
+) -> None:
+    former = make_rig(backup_store_url=store_of(tmp_path), **UNVERIFIED)
+    source = hosted(former, "postgres")
+    source.make_table()
+    made = series(source, 4)
+    source.write(5)
+    # The newest lacks what it builds on.
+    former.terminate()
+    (tmp_path / "store" / source.instance_id / ids(made)[2] / "manifest").unlink()
+    former.start()
+    # With the recovery key alone: nothing is known of what builds on what.
+    cell = recovered(make_rig, former, "recovery.key", "recovery.pub", **UNVERIFIED)
+    told = taken_over(cell, source.instance_id, *(each["sha256"] for each in made))
+    assert told.json()["items"] == made[:2]
+    given = {"engine": "postgres", "engine_version": source.version, "rotation_overlap_s": 0}
+    newest = f"{source.instance_id}/{ids(made)[1]}"
+    cell.put(source.instance_id, **given, source_backup=newest)
+    begun = Hosted(cell, "postgres", source.version, source.instance_id)
+    assert begun.read() == [1, 2]
+    dropped = cell.action(source.instance_id, "drop-backups", {"backup_ids": [ids(made)[0]]})
+    assert dropped == {"dropped": []}
+    assert back_up(cell, source.instance_id, "scheduled")["method"] == "full"
