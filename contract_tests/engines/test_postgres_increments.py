@@ -162,6 +162,30 @@ def test_what_does_not_follow_from_the_former_copy_is_copied_whole(copies: Copie
 
 
 @pytest.mark.nightly
+@newest
+@pytest.mark.parametrize("bound", ["changed", "relations"])
+def test_the_names_of_very_many_tables_do_not_fill_the_memory(
+    copies: Copies, monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
+    made = [copies.take()]
+    with session(copies.subject) as connection:
+        for number in range(30):
+            connection.execute(f"CREATE TABLE t{number} AS SELECT {number} AS n".encode())
+            connection.execute(f"DROP TABLE t{number}".encode())
+        if bound == "changed":
+            monkeypatch.setattr(changes, "CHANGED_MAX", 25)
+        else:
+            monkeypatch.setattr(increments, "RELATIONS_MAX", 25)
+        made += [copies.take(), copies.take()]
+    if bound == "changed":
+        assert [each.is_incremental for each in made] == [False, False, True]
+    else:
+        # The first was noted before.
+        assert [each.is_incremental for each in made] == [False, True, False]
+        assert [each.mark is None for each in made] == [False, True, True]
+
+
+@pytest.mark.nightly
 @SUMMARIZING
 def test_a_server_that_is_behind_or_was_told_otherwise_is_copied_whole(
     copies: Copies, monkeypatch: pytest.MonkeyPatch

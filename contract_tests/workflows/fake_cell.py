@@ -185,7 +185,8 @@ class FakeCell:
         def act(file: sqlite3.Connection, _observed: Answer) -> Answer:
             there = [each for each in backup_ids if each in fake_backups.stored(file, instance_id)]
             file.executemany("DELETE FROM backups WHERE id = ?", [(each,) for each in there])
-            return {"dropped": there}
+            # What it never had is gone as well.
+            return {"dropped": backup_ids}
 
         return self._store("drop_backups", instance_id, act, key=key, lease=lease)
 

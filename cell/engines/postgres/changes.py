@@ -28,6 +28,9 @@ LOOK_AGAIN_S: Final = 0.05
 TABLESPACES: Final = [1663, 1664]
 SEGMENT_BLOCKS: Final = patches.BLOCKS_MAX
 RELATION: Final = re.compile(r"(?:base/(\d{1,10})|global)/(\d{1,10})(?:\.(\d{1,6}))?")
+# Of relations that changed, by the gigabyte: whoever makes and drops tables all day could fill the
+# cell's memory with them.
+CHANGED_MAX: Final = 100_000
 # Where so much has changed, a patch is no smaller than the file.
 WHOLE_FROM: Final = 0.9
 SUMMARIES = """
@@ -41,7 +44,7 @@ SELECT reldatabase::int8, relfilenode::int8, is_limit_block,
 FROM pg_catalog.pg_wal_summary_contents(
     %s, '0/0'::pg_catalog.pg_lsn + %s::numeric, '0/0'::pg_catalog.pg_lsn + %s::numeric)
 WHERE relforknumber = 0 AND reltablespace = ANY (%s::oid[])
-GROUP BY reldatabase, relfilenode, is_limit_block, relblocknumber / 131072
+GROUP BY reldatabase, relfilenode, is_limit_block, relblocknumber / 131072 LIMIT %s
 """
 
 
@@ -60,6 +63,10 @@ class ChangedBlocks:
     limits: dict[tuple[int, int], int] = field(default_factory=dict)
     # By gigabyte, a bit for each block.
     changed: dict[tuple[int, int, int], bytearray] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        return len(self.limits) + len(self.changed)
 
     def add(self, rows: Iterable[tuple[int, int, bool, bytes]]) -> None:
         for database, relation, is_limit, content in rows:
@@ -111,10 +118,14 @@ async def since(connection: Connection, former: CopyMark, now: CopyMark) -> Chan
     try:
         found = ChangedBlocks()
         for begins, ends in await _summaries(connection, former, now):
-            values = [now.timeline, begins, ends, TABLESPACES]
+            left = CHANGED_MAX - found.count
+            values = [now.timeline, begins, ends, TABLESPACES, left + 1]
             async with connection.cursor(binary=True) as cursor:
                 await cursor.execute(CONTENTS.encode(), values)
-                await in_quiet_thread(found.add, await cursor.fetchall())
+                rows = await cursor.fetchall()
+            if len(rows) > left:
+                raise UnknownChangesError("too many of its tables have changed")
+            await in_quiet_thread(found.add, rows)
     except psycopg.Error as error:
         if connection.closed:
             raise

@@ -35,6 +35,8 @@ _ID: Final = re.compile(r"[0-9a-f]{32}")
 _TEMPORARY: Final = re.compile(r"base/\d+/t\d+_\d+(_[a-z]+)?(\.\d+)?")
 # As every server has it that we run; one that was built otherwise is copied whole.
 USUAL: Final = ("on", str(BLOCK_BYTES), "1GB")
+# Whoever has more tables has full backups: the names of all files are in the cell's memory.
+RELATIONS_MAX: Final = 100_000
 _HEADER_BYTES: Final = tarfile.BLOCKSIZE
 ABOUT = """
 SELECT (SELECT system_identifier::text FROM pg_catalog.pg_control_system()),
@@ -68,14 +70,18 @@ class MarkedPacking(Packing):
             former = self._former.get(str(name))
             needed = self._changed.needed(str(name), blocks, former)
             if needed is not None:
-                self.blocks[str(name)] = blocks
+                self._note(str(name), blocks)
                 return self._patch(name, descriptor, blocks, needed)
         size = super()._add(name, path, folder, descriptor)
         self.whole_bytes += size + _HEADER_BYTES
         if is_relation and size % BLOCK_BYTES == 0:
             # As many as were written, whatever came to it meanwhile.
-            self.blocks[str(name)] = size // BLOCK_BYTES
+            self._note(str(name), size // BLOCK_BYTES)
         return size
+
+    def _note(self, name: str, blocks: int) -> None:
+        if len(self.blocks) <= RELATIONS_MAX:
+            self.blocks[name] = blocks
 
     def _patch(
         self, name: PurePosixPath, descriptor: int, blocks: int, needed: Sequence[int]
@@ -179,7 +185,9 @@ async def copy(
             packing = MarkedPacking(output, changed, former)
             made = await backup.pack(connection, site.data, packing)
             made = replace(made, size_bytes=packing.whole_bytes)
-            if mark is not None:
+            if len(packing.blocks) > RELATIONS_MAX:
+                mark = None
+            elif mark is not None:
                 mark = replace(mark, blocks=packing.blocks)
             return PackedCopy(made, mark, is_incremental=changed is not None)
     except connections.NotRunningError as error:

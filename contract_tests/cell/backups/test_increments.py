@@ -2,8 +2,10 @@
 
 import shutil
 import sqlite3
+import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from contract_tests.cell.backups.backup_calls import (
     in_store,
     left_beside,
     listed,
+    new_backup_id,
 )
 from contract_tests.cell.backups.copying_rigs import (
     all_copied,
@@ -27,7 +30,7 @@ from contract_tests.cell.backups.copying_rigs import (
     lose,
 )
 from contract_tests.cell.backups.recovering import FAST, Archived, now
-from contract_tests.cell.backups.test_backup_faults import flip
+from contract_tests.cell.backups.test_backup_faults import flip, in_background
 from contract_tests.cell.backups.test_backups import Hosted, hosted
 from contract_tests.cell.backups.test_dumps import got
 from contract_tests.cell.backups.test_lost_data import recovered, store_of, taken_over
@@ -147,6 +150,36 @@ def test_without_what_it_needs_the_next_one_is_full(source: Hosted) -> None:
     made = back_up(rig, instance_id, "scheduled")
     (rig.home / "backups" / instance_id / made["backup_id"] / "manifest").unlink()
     assert next_one() == "full"
+
+
+def test_a_cell_that_is_killed_meanwhile_builds_on_nothing_half_made(
+    make_rig: Callable[..., Rig],
+) -> None:
+    source = hosted(make_rig(**UNVERIFIED, backup_increments_max=50), "postgres")
+    rig, instance_id = source.rig, source.instance_id
+    source.make_table()
+    made = series(source, 2)
+    numbers = [1, 2]
+    for number, wait_s in enumerate((0.05, 0.3, 0.6, 0.9, 1.2, 1.5), start=3):
+        source.write(number)
+        numbers.append(number)
+        body = {"backup_id": new_backup_id(), "kind": "scheduled"}
+        making = in_background(partial(asked, rig, instance_id, "back-up", body))
+        time.sleep(wait_s)
+        rig.kill()
+        making.join()
+        rig.start()
+        rig.status_is(instance_id, "running")
+        if number % 2:
+            # As the control plane does, until it is made.
+            made.append(rig.action(instance_id, "back-up", body))
+    last = back_up(rig, instance_id, "scheduled")
+    assert last["method"] == "incremental"
+    rig.action(instance_id, "restore", {"backup_id": last["backup_id"]})
+    assert source.read() == numbers
+    for each, until_number in ((made[1], 2), (made[2], 3), (made[-1], 7)):
+        rig.action(instance_id, "restore", {"backup_id": each["backup_id"]})
+        assert source.read() == numbers[:until_number]
 
 
 def test_what_cannot_grow_is_backed_up_whole(make_rig: Callable[..., Rig]) -> None:
