@@ -29,6 +29,7 @@ from contract_tests.cell.backups.test_backup_faults import flip, in_background
 from contract_tests.cell.backups.test_backups import Hosted, hosted
 from contract_tests.cell.backups.test_dumps import got
 from contract_tests.cell.backups.test_lost_data import recovered, store_of, taken_over
+from contract_tests.cell.rig import SMALL as SIZE
 from contract_tests.cell.rig import Rig, until
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
@@ -157,18 +158,22 @@ def test_a_cell_that_is_killed_meanwhile_builds_on_nothing_half_made(
         assert source.read() == numbers[:until_number]
 
 
-def test_what_cannot_grow_is_backed_up_whole(make_rig: Callable[..., Rig]) -> None:
+def test_little_data_and_older_versions_are_backed_up_whole(make_rig: Callable[..., Rig]) -> None:
     rig = make_rig(backup_verify_bytes_max=1)
     source = hosted(rig, "postgres")
     source.make_table()
     assert methods(series(source, 2)) == ["full", "full"], "it has a few megabytes"
-    older = source.version, "16"
-    for version in older[1:]:
-        of = Hosted(rig, "postgres", version, rig.make(engine="postgres", engine_version=version))
-        rig.terminate()
-        rig.start(**UNVERIFIED)
-        of.make_table()
-        assert methods(series(of, 2)) == ["full", "full"]
+    rig.terminate()
+    rig.start(**UNVERIFIED)
+    older = Hosted(rig, "postgres", "16", rig.make(engine="postgres", engine_version="16"))
+    older.make_table()
+    assert methods(series(older, 2)) == ["full", "full"]
+    # Its server has no process for that.
+    size = {**SIZE, "storage_bytes": 2 * 10**9}
+    given = {"engine": "postgres", "engine_version": source.version, "size": size}
+    small = Hosted(rig, "postgres", source.version, rig.make(**given))
+    small.make_table()
+    assert methods(series(small, 2)) == ["full", "full"]
 
 
 def test_what_others_build_on_is_removed_after_them(source: Hosted) -> None:
