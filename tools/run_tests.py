@@ -166,6 +166,7 @@ def _watched(command: list[str], surroundings: dict[str, str], stuck_s: int) -> 
             for each in started:
                 with suppress(psutil.Error):
                     each.kill()
+            psutil.wait_procs(started, timeout=10)
             process.kill()
             return 1
 
