@@ -25,7 +25,7 @@ FORMATS = {
     "duckdb": {"duckdb", "files"},
 }
 """By engine that takes migrations: the files that it takes."""
-FOLLOWING = frozenset({"postgres", "resp"})
+FOLLOWING = frozenset({"postgres", "resp", "mysql"})
 """What engines speak that can go on with the changes of a source."""
 END_WITHIN_S = 15.0
 DELETED = "the instance was deleted"

@@ -9,6 +9,10 @@ class SourceUnreachableError(MigrationError):
     """Nobody answers where the source is said to be, or not as it should."""
 
 
+class FollowError(MigrationError):
+    """What a source sends cannot be followed, now and later."""
+
+
 class NotCaughtUpError(MigrationError):
     """A cutover that cannot be made now; the sync goes on."""
 

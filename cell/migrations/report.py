@@ -1,7 +1,7 @@
 """What is found before anything is changed, and how both sides differ: bounded texts."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ SECONDS_MAX = 10**9
 FINDINGS_MAX = 200
 TEXT_CHARACTERS_MAX = 500
 NEARLY_FULL = 0.8
+NAMES_SHOWN = 20
 ORDER = {"blocking": 0, "warning": 1, "info": 2}
 
 
@@ -113,3 +114,9 @@ def bounded(text: str) -> str:
     most = TEXT_CHARACTERS_MAX
     kept = text if len(text) <= most else f"{text[: most - 1]}…"
     return "".join(character if character.isprintable() else " " for character in kept)
+
+
+def some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:NAMES_SHOWN])
+    more = len(names) - NAMES_SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown

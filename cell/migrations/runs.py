@@ -26,6 +26,7 @@ from cell.migrations.conduit import Conduit
 from cell.migrations.errors import MigrationError, NotCaughtUpError
 from cell.migrations.files import FileMigration, NativeFileMigration
 from cell.migrations.mysql.migration import MySQLCopyMigration
+from cell.migrations.mysql.sync import MySQLSyncMigration
 from cell.migrations.mysql_dumps import MySQLDumpMigration
 from cell.migrations.postgres.migration import ConnectionMigration, UploadMigration
 from cell.migrations.postgres.reverse_sync import MADE
@@ -59,7 +60,7 @@ ENGINES_MAX = 20
 FOLLOWS = ("syncing", "cutting_over", "verifying")
 FULL = "the storage of the instance was full; choose more storage or a larger size (resize)"
 FAILURES = (MigrationError, ConfinedToolError, EngineError, OSError, Unavailable)
-Following = SyncMigration | RedisSyncMigration
+Following = SyncMigration | RedisSyncMigration | MySQLSyncMigration
 Engine = UploadMigration | ConnectionMigration | SyncMigration | FileMigration | TableFilesMigration
 READS_ALL = FileMigration | TableFilesMigration
 """Of a preflight that takes as long as reading all of a file does."""
@@ -215,7 +216,7 @@ class MigrationRuns:
         try:
             await self._run_with(engine, instance, record)
         finally:
-            if isinstance(engine, RedisSyncMigration | TableFilesMigration):
+            if isinstance(engine, RedisSyncMigration | MySQLSyncMigration | TableFilesMigration):
                 await engine.close()
         await self._end(instance, record, "completed")
 
@@ -359,9 +360,11 @@ class MigrationRuns:
     def _of_server(self, work: MigrationWork, driver: RespFamily | MariaDB) -> FileMigration:
         conduit = Conduit(self._source(work.record), tuple(self._settings.migration_networks))
         given = (work, self._verifier, self._restores)
+        syncs = work.record.mode == "copy_and_sync"
         if isinstance(driver, MariaDB):
-            return MySQLCopyMigration(*given, self._supervisor.host, driver, conduit)
-        kind = RedisSyncMigration if work.record.mode == "copy_and_sync" else RedisCopyMigration
+            of_mysql = MySQLSyncMigration if syncs else MySQLCopyMigration
+            return of_mysql(*given, self._supervisor.host, driver, conduit)
+        kind = RedisSyncMigration if syncs else RedisCopyMigration
         return kind(*given, driver, conduit)
 
     def _source(self, record: Migration) -> SourceUri:

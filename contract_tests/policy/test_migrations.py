@@ -48,6 +48,7 @@ def test_who_connects_and_who_follows() -> None:
     assert {engine for engine, each in rules.TARGETS.items() if each.syncs} == {
         "postgres",
         "timescaledb",
+        "mariadb",
         "redis",
         "valkey",
     }

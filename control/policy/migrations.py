@@ -32,7 +32,7 @@ _POSTGRES: Final = MigrationTarget(
     ("postgres_custom", "postgres_plain", "postgres_directory", FILES), syncs=True, goes_back=True
 )
 _MYSQL: Final = MigrationTarget(("mysql_dump",), connects=False)
-_MARIADB: Final = MigrationTarget(("mysql_dump", FILES))
+_MARIADB: Final = MigrationTarget(("mysql_dump", FILES), syncs=True)
 _RESP: Final = MigrationTarget(("rdb",), syncs=True)
 TARGETS: Final[Mapping[str, MigrationTarget]] = MappingProxyType(
     {

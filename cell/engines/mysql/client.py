@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pymysql
-from pymysql.constants import CR, ER
+from pymysql.constants import CLIENT, CR, ER
 
 from cell.runtime.engine_files import EnginePath
 from gateway import sockets
@@ -91,8 +91,18 @@ def session(
         connection.close()
 
 
-def opened(socket: EnginePath, username: str, password: str, answer_timeout_s: float) -> Any:
-    """A connection that is logged in, for whoever closes it."""
+def opened(
+    socket: EnginePath,
+    username: str,
+    password: str,
+    answer_timeout_s: float,
+    *,
+    counts_found: bool = False,
+) -> Any:
+    """A connection that is logged in, for whoever closes it.
+
+    `counts_found`: a row that an UPDATE finds as it should become counts as well.
+    """
     try:
         connection = pymysql.connect(
             defer_connect=True,
@@ -104,6 +114,7 @@ def opened(socket: EnginePath, username: str, password: str, answer_timeout_s: f
             write_timeout=answer_timeout_s,
             charset="utf8mb4",
             autocommit=True,
+            client_flag=CLIENT.FOUND_ROWS if counts_found else 0,
         )
         connection.connect(sockets.connect(str(socket), CONNECT_TIMEOUT_S))
     except pymysql.err.OperationalError as error:

@@ -56,8 +56,8 @@ class ReplayedEvents:
         """What a file of the log says from a place on."""
         for offset, kind, _, length in binary_log.events(content):
             if kind == QUERY and offset >= begins:
-                schema, statement = _query(content, offset, length)
-                if b"EVENT" in statement.upper() and _CHANGE.match(words := _words(statement)):
+                schema, statement = query(content, offset, length)
+                if b"EVENT" in statement.upper() and _CHANGE.match(words := words_of(statement)):
                     self._changes.append((schema, words))
 
     def begin(self, cursor: Any) -> None:
@@ -96,7 +96,8 @@ class ReplayedEvents:
             self._known[new] = self._known.pop(key)
 
 
-def _query(content: mmap.mmap | bytes, offset: int, length: int) -> tuple[bytes, bytes]:
+def query(content: mmap.mmap | bytes, offset: int, length: int) -> tuple[bytes, bytes]:
+    """Of such an event, with its checksum: the database of its session, and the statement."""
     place, end = offset + binary_log.EVENT.size, offset + length - CHECKSUM_BYTES
     if place + _QUERY.size > end:
         return b"", b""
@@ -107,7 +108,7 @@ def _query(content: mmap.mmap | bytes, offset: int, length: int) -> tuple[bytes,
     return schema, content[place : min(end, place + STATEMENT_BYTES_MAX)]
 
 
-def _words(statement: bytes, *, within: bool = False) -> bytes:
+def words_of(statement: bytes, *, within: bool = False) -> bytes:
     """Without texts and comments, but for what the server runs of the latter."""
 
     def shown(found: re.Match[bytes]) -> bytes:
@@ -117,7 +118,7 @@ def _words(statement: bytes, *, within: bool = False) -> bytes:
             return b"''"
         if found["run"] is None or within or int(found["version"] or 0) in MYSQL_ALONE:
             return b" "
-        return b" " + _words(found["inside"], within=True) + b" "
+        return b" " + words_of(found["inside"], within=True) + b" "
 
     return _OPAQUE.sub(shown, statement)
 

@@ -1,7 +1,7 @@
 """What a source has, as its user sees it."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cell.migrations.errors import MigrationError
@@ -36,6 +36,20 @@ UNION SELECT TABLE_COLLATION FROM information_schema.TABLES
     WHERE TABLE_COLLATION IS NOT NULL AND TABLE_SCHEMA IN ({databases})
 UNION SELECT DEFAULT_COLLATION_NAME FROM information_schema.SCHEMATA
     WHERE SCHEMA_NAME IN ({databases})
+"""
+LOG = f"""
+SHOW GLOBAL VARIABLES WHERE Variable_name IN ({
+    listed(
+        [
+            *("log_bin", "binlog_format", "binlog_row_image", "log_bin_compress"),
+            *("binlog_expire_logs_seconds", "expire_logs_days", "gtid_binlog_pos"),
+        ]
+    )
+})
+"""
+COMPRESSED = """
+SELECT DISTINCT TABLE_SCHEMA, TABLE_NAME FROM information_schema.COLUMNS
+WHERE COLUMN_TYPE LIKE '%COMPRESSED%' AND TABLE_SCHEMA IN ({databases})
 """
 # By kind: schema, name, who defined it, and whether its text cannot be seen.
 CODE = {
@@ -116,6 +130,18 @@ class MySQLFacts:
         return tuple(each for each in self.tables if each.type in TABLE_TYPES)
 
 
+@dataclass(frozen=True)
+class MySQLLog:
+    """What is to be known of the binary log of a source that is followed.
+
+    `values` are variables of the server, in capitals; `compressed` are tables with columns that
+    are logged otherwise.
+    """
+
+    values: Mapping[str, str]
+    compressed: tuple[str, ...]
+
+
 async def gather(session: SourceSession) -> MySQLFacts:
     version, comment, folds = await session.row(SERVER, 3)
     wanted = session.conduit.source.database
@@ -139,6 +165,15 @@ async def gather(session: SourceSession) -> MySQLFacts:
         frozenset(str(each[0]) for each in collations),
         tuple(code),
         Grants(str(each[0]) for each in await _grants(session)),
+    )
+
+
+async def log_of(session: SourceSession, found: MySQLFacts) -> MySQLLog:
+    rows = await session.rows(LOG, 2)
+    packed = await _of(session, found.databases, COMPRESSED, 2)
+    return MySQLLog(
+        {str(name).lower(): str(value).upper() for name, value in rows},
+        tuple(f"{each[0]}.{each[1]}" for each in packed if each[0] in found.databases),
     )
 
 

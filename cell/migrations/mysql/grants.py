@@ -37,6 +37,14 @@ class Grants:
                 return True
         return False
 
+    def has_everywhere(self, right: str) -> bool:
+        """As those that are not of any database are given."""
+        return any(
+            each.database is None and {right, ALL} & each.rights
+            for each in self._grants
+            if each.table is None
+        )
+
 
 def _grant(line: str) -> Grant | None:
     found = GRANT.match(line)

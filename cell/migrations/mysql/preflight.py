@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from cell.engines.mysql.examination import Supported
 from cell.instances.hosted import HostedInstance
-from cell.migrations.mysql.facts import SYSTEMS, MySQLFacts, MySQLTable, release
+from cell.migrations.mysql import sync_preflight
+from cell.migrations.mysql.facts import SYSTEMS, MySQLFacts, MySQLLog, MySQLTable, release
 from cell.migrations.mysql_dumps import known_collation
-from cell.migrations.report import PreflightFinding, PreflightReport, sizes
+from cell.migrations.report import PreflightFinding, PreflightReport, sizes, some
 
 Findings = Iterator[PreflightFinding]
-NAMES_SHOWN = 20
 OLDEST = (5, 5)
 APP = "app"
 # Of the engines that servers have: those whose rows are of the dump's moment, and those whose rows
@@ -30,18 +30,26 @@ GRANT = "GRANT {right} ON {database}.* TO the user of the source"
 
 @dataclass(frozen=True)
 class BothSides:
-    """What was asked of both sides. `database` is that of the URI, or empty."""
+    """What was asked of both sides. `database` is that of the URI, or empty.
+
+    `log` is None where the source is not followed.
+    """
 
     facts: MySQLFacts
     supported: Supported
     instance: HostedInstance
     database: str
+    log: MySQLLog | None = None
 
 
 def report(compared: BothSides) -> PreflightReport:
     facts = compared.facts
-    found = [*_of_databases(compared), *sizes(facts.size_bytes, compared.instance)]
+    found: list[PreflightFinding] = [
+        *_of_databases(compared),
+        *sizes(facts.size_bytes, compared.instance),
+    ]
     found += [*_of_version(compared), *_of_tables(compared), *_of_code(facts), *_of_rights(facts)]
+    found += sync_preflight.findings(facts, compared.log, compared.database)
     engine = "mariadb" if facts.is_mariadb else "mysql"
     return PreflightReport(engine, facts.version, facts.size_bytes, tuple(found))
 
@@ -112,7 +120,7 @@ def _of_tables(compared: BothSides) -> Findings:
         yield PreflightFinding(
             "warning",
             "not_transactional",
-            f"tables with engines without transactions: {_some(others)}; what is written to them "
+            f"tables with engines without transactions: {some(others)}; what is written to them "
             "meanwhile makes the copy differ",
             "stop writing to them during the copy, or give them the engine InnoDB",
         )
@@ -120,13 +128,13 @@ def _of_tables(compared: BothSides) -> Findings:
         yield PreflightFinding(
             "warning",
             "history",
-            f"only the current rows of system-versioned tables are copied: {_some(versioned)}",
+            f"only the current rows of system-versioned tables are copied: {some(versioned)}",
         )
     keyless = [
         each.shown for each in facts.rows if (each.database, each.name) not in facts.with_key
     ]
     if keyless:
-        told = f"tables without a primary key: {_some(keyless)}"
+        told = f"tables without a primary key: {some(keyless)}"
         yield PreflightFinding("info", "tables_without_primary_key", told)
     for name in sorted(facts.collations):
         if _known(name) not in supported.collations:
@@ -175,7 +183,7 @@ def _of_code(facts: MySQLFacts) -> Findings:
         yield PreflightFinding(
             "info",
             "definers",
-            f"the definers of views, routines, triggers and events ({_some(definers)}) become the "
+            f"the definers of views, routines, triggers and events ({some(definers)}) become the "
             f"instance's user ({APP})",
         )
     events = [each.shown for each in facts.code if each.kind == "event"]
@@ -183,7 +191,7 @@ def _of_code(facts: MySQLFacts) -> Findings:
         yield PreflightFinding(
             "info",
             "events",
-            f"events that are enabled run in the instance from its next minute on: {_some(events)}",
+            f"events that are enabled run in the instance from its next minute on: {some(events)}",
             "disable what must not run twice",
         )
 
@@ -224,7 +232,7 @@ def _of_right(
     lacking = [each for each in tables or () if not facts.grants.has(right, database, each)]
     if tables is not None and not lacking:
         return
-    of = f" of {_some(lacking)}" if lacking else ""
+    of = f" of {some(lacking)}" if lacking else ""
     yield PreflightFinding(
         "blocking",
         "missing_right",
@@ -239,9 +247,3 @@ def _sees_routines(facts: MySQLFacts, database: str) -> bool:
     return facts.grants.has("SELECT", "mysql", "proc") or any(
         facts.grants.has(each, database) for each in rights
     )
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:NAMES_SHOWN])
-    more = len(names) - NAMES_SHOWN
-    return f"{shown} and {more} more" if more > 0 else shown

@@ -46,6 +46,10 @@ class QueryRefusedError(MigrationError):
         super().__init__(f"the source refused a question: {told(said)}")
 
 
+class PacketTooLongError(MigrationError):
+    """More than is read at once."""
+
+
 class SourceSession:
     """`version` is what the source says it is. After an error it is of no use any more."""
 
@@ -72,8 +76,7 @@ class SourceSession:
         if self._heard:
             # It said more than it was asked.
             raise MigrationError(UNREADABLE)
-        self._sequence = 1
-        self.send(QUERY + sql.encode(), 0)
+        self.ask(QUERY + sql.encode())
         try:
             return await self._answer(columns, silence_s)
         except MySqlWireError as error:
@@ -127,7 +130,18 @@ class SourceSession:
             raise MigrationError(UNREADABLE)
         self.writer.write(len(payload).to_bytes(3, "little") + bytes((sequence & 0xFF,)) + payload)
 
-    async def packet(self, silence_s: float) -> Packet:
+    def ask(self, payload: bytes) -> None:
+        """What is heard next is the answer."""
+        self._sequence = 1
+        self.send(payload, 0)
+
+    @property
+    def has_packet(self) -> bool:
+        """Whether the next one has arrived as a whole."""
+        size = int.from_bytes(self._heard[:3], "little")
+        return len(self._heard) >= wire.HEADER_BYTES + size
+
+    async def packet(self, silence_s: float, bytes_max: int = PACKET_BYTES_MAX) -> Packet:
         """The next one of an answer."""
         self._packets += 1
         if self._packets % PACKETS_AT_ONCE == 0:
@@ -135,8 +149,10 @@ class SourceSession:
             await asyncio.sleep(0)
         await self._fill(wire.HEADER_BYTES, silence_s)
         size, sequence = int.from_bytes(self._heard[:3], "little"), self._heard[3]
-        if size > PACKET_BYTES_MAX or sequence != self._sequence & 0xFF:
+        if sequence != self._sequence & 0xFF:
             raise MigrationError(UNREADABLE)
+        if size > bytes_max:
+            raise PacketTooLongError(UNREADABLE)
         end = wire.HEADER_BYTES + size
         await self._fill(end, silence_s)
         payload = bytes(self._heard[wire.HEADER_BYTES : end])

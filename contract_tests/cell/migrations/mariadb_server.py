@@ -24,7 +24,8 @@ PASSWORD = "sEcReT: \\of' the source"
 USER, PLAIN, READER = "owner", "plain", "reader"
 READY_WITHIN_S = 60.0
 SETTINGS = (
-    *("--innodb-buffer-pool-size=32M", "--innodb-flush-log-at-trx-commit=0", "--skip-log-bin"),
+    *("--innodb-buffer-pool-size=32M", "--innodb-flush-log-at-trx-commit=0"),
+    *("--log-bin=log", "--server-id=7", "--binlog-format=ROW"),
     *("--bind-address=127.0.0.1", "--innodb-use-native-aio=0", "--require-secure-transport=OFF"),
     *(
         "--tmpdir=.",
@@ -40,6 +41,7 @@ class MariaDBServer:
     folder: Path
     port: int
     ca_pem: str
+    settings: tuple[str, ...] = ()
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     def connect(self, database: str | None = None) -> "pymysql.connections.Connection[Any]":
@@ -67,7 +69,8 @@ class MariaDBServer:
         words += [f"--port={self.port}", f"--pid-file={self.folder / 'pid'}"]
         words += [f"--ssl-key={self.folder / 'server.key'}"]
         words += [f"--ssl-cert={self.folder / 'server.crt'}", f"--log-error={self.folder}/log.err"]
-        program = [*_as_nobody(), _program("mariadbd"), "--no-defaults", *words, *SETTINGS]
+        words += [*SETTINGS, *self.settings]
+        program = [*_as_nobody(), _program("mariadbd"), "--no-defaults", *words]
         self.process = subprocess.Popen(program, cwd=self.folder)
         began = time.monotonic()
         while not self.answers():
@@ -135,7 +138,7 @@ def _as_nobody() -> list[str]:
 
 
 @contextmanager
-def running() -> Iterator[MariaDBServer]:
+def running(*settings: str) -> Iterator[MariaDBServer]:
     """With `owner`, who has all rights on databases, and root, who logs in on the socket."""
     # Not in pytest's folder, which each pytest that begins shuts to all but its user: the server
     # opens files by their whole path.
@@ -146,7 +149,7 @@ def running() -> Iterator[MariaDBServer]:
             for path in (folder, *folder.iterdir()):
                 shutil.chown(path, "nobody")
         _install(folder)
-        server = MariaDBServer(folder, free_port(), ca_pem)
+        server = MariaDBServer(folder, free_port(), ca_pem, settings)
         try:
             server.start()
             server.ask(*_users())
@@ -172,6 +175,7 @@ def _users() -> list[str]:
         f"CREATE USER {USER}@'%' IDENTIFIED BY '{secret}' REQUIRE SSL",
         f"GRANT SELECT, SHOW VIEW, TRIGGER, EVENT, EXECUTE ON `shop\\_%`.* TO {USER}@'%'",
         f"GRANT SELECT ON mysql.proc TO {USER}@'%'",
+        f"GRANT REPLICATION SLAVE ON *.* TO {USER}@'%'",
         # Without TLS, and with few rights.
         f"CREATE USER {PLAIN}@'%' IDENTIFIED BY '{secret}'",
         f"GRANT ALL PRIVILEGES ON `shop\\_%`.* TO {PLAIN}@'%'",
