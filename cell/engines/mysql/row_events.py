@@ -43,6 +43,13 @@ class TableMap:
         kinds, metadata = data.take(count), EventReader(data.take(data.count()))
         return cls(number, database, name, tuple(LoggedType.read(each, metadata) for each in kinds))
 
+    def check(self, columns: Sequence[Column]) -> None:
+        """Whether it is a table of these; what a server makes for itself comes after them."""
+        types = self.types[: len(columns)]
+        if len(types) < len(columns) or not all(map(Column.fits, columns, types)):
+            told = f"the table {self.name} has other columns than it had; it was changed"
+            raise MalformedEventError(told)
+
     @staticmethod
     def names(body: bytes) -> tuple[int, str, str]:
         """Of a table that may have columns which nobody follows."""
@@ -72,8 +79,7 @@ class RowsEvent:
         return cls(data.number(6), data.number(2), kind, data.take(data.left))
 
     def changes(self, logged: TableMap, columns: Sequence[Column]) -> Iterator[RowChange]:
-        """Of a table that has these columns. Raises MalformedEventError."""
-        _check(logged, columns)
+        """Of a table that was checked to have these columns. Raises MalformedEventError."""
         data = EventReader(self.body)
         count = data.count()
         if count != len(logged.types):
@@ -88,14 +94,6 @@ class RowsEvent:
             else:
                 is_new = self.kind == WRITE_ROWS
                 yield RowChange(() if is_new else first, first if is_new else ())
-
-
-def _check(logged: TableMap, columns: Sequence[Column]) -> None:
-    """Whether it is the same table; columns that a server makes for itself come last."""
-    types = logged.types[: len(columns)]
-    if len(types) < len(columns) or not all(map(Column.fits, columns, types)):
-        told = f"the table {logged.name} has other columns than it had; it was changed"
-        raise MalformedEventError(told)
 
 
 def _row(data: EventReader, logged: TableMap, columns: Sequence[Column]) -> Row:

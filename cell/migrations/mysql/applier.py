@@ -34,6 +34,7 @@ STANDALONE, PREPARED, ENDS_PREPARED = 0x01, 0x40, 0x80
 GROUP: Final = re.compile(r"(\d{1,10})-(\d{1,10})-(\d{1,20})", re.ASCII)
 # Of tables that the map of a transaction may name, and how seldom a position alone is written.
 TABLES_MAX: Final = 10_000
+DOMAINS_MAX: Final = 500
 KEEP_EVERY_S: Final = 5.0
 _NAME: Final = rb"(?:`((?:[^`]|``)+)`|([\w$\x80-\xff]+))"
 _TRUNCATE: Final = re.compile(
@@ -147,14 +148,21 @@ class Applier:
 
     def _end_group(self, group: _Group) -> None:
         self._positions[group.domain] = (group.server, group.number)
+        if len(self._positions) > DOMAINS_MAX:
+            raise MalformedEventError("it has too many domains of GTIDs")
         self._group = None
 
     def _map(self, body: bytes) -> None:
         number, database, _ = TableMap.names(body)
         if len(self._tables) >= TABLES_MAX:
             raise MalformedEventError
-        # Other tables may have whatever columns.
-        self._tables[number] = TableMap.parse(body) if database == self._database else None
+        if database != self._database:
+            # It may have whatever columns.
+            self._tables[number] = None
+            return
+        found = TableMap.parse(body)
+        found.check(self._table(found.name).columns)
+        self._tables[number] = found
 
     def _change(self, rows: RowsEvent) -> None:
         if rows.table not in self._tables:

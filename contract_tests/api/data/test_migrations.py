@@ -169,7 +169,7 @@ def test_what_an_engine_does_not_take(
     ("engine", "body", "pointer"),
     [
         ("mysql", {"source": {"kind": "connection"}}, "/source/kind"),
-        ("mariadb", {"source": {"kind": "connection"}, "mode": "copy_and_sync"}, "/mode"),
+        ("mariadb", {"source": {"kind": "upload"}, "mode": "copy_and_sync"}, "/mode"),
         ("valkey", {"source": {"kind": "upload"}, "mode": "copy_and_sync"}, "/mode"),
         ("valkey", {"source": {"kind": "upload", "format": "files"}}, "/source/format"),
     ],

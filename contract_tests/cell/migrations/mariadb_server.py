@@ -179,5 +179,6 @@ def _users() -> list[str]:
         # Without TLS, and with few rights.
         f"CREATE USER {PLAIN}@'%' IDENTIFIED BY '{secret}'",
         f"GRANT ALL PRIVILEGES ON `shop\\_%`.* TO {PLAIN}@'%'",
+        f"GRANT REPLICATION SLAVE ON *.* TO {PLAIN}@'%'",
         f"CREATE USER {READER}@'%' IDENTIFIED BY '{secret}'",
     ]

@@ -13,7 +13,6 @@ from contract_tests.cell.migrations import mariadb_server
 from contract_tests.cell.migrations.mariadb_server import PASSWORD, MariaDBDatabase
 from contract_tests.cell.migrations.migration_calls import (
     CONNECTION,
-    begin,
     begun,
     connect,
     path_of,
@@ -359,4 +358,3 @@ def test_what_a_uri_may_not_say_is_refused(migrating: Rig, lasting_id: str) -> N
         assert answer.status_code == 422, answer.text
     migrating.act("DELETE", path_of(lasting_id, migration_id))
     status_is(migrating, lasting_id, migration_id, "cancelled")
-    assert begin(migrating, lasting_id, CONNECTION, "copy_and_sync").status_code == 409

@@ -200,4 +200,6 @@ def test_values_of_all_types_follow(
     level(migrating, target_id, migration_id)
     completed(migrating, target_id, migration_id)
     assert_equal(migrating, target_id, mariadb_shop, ("every", "odd", "none"))
-    assert rows(migrating, target_id, "SELECT NEXT VALUE FOR counted") == [(1077,)]
+    assert rows(migrating, target_id, "SELECT NEXT VALUE FOR counted") == [(1005,)], (
+        "what was cached is gone"
+    )
