@@ -189,6 +189,8 @@ class Applier:
     def _query(self, event: LoggedEvent, group: _Group) -> None:
         content = event.whole if event.has_checksum else event.whole + bytes(4)
         schema, statement = query(content, 0, len(content))
+        if not statement:
+            raise MalformedEventError
         if not group.is_statement and statement == b"COMMIT":
             return self._end_group(group)
         words = words_of(statement)

@@ -33,6 +33,7 @@ from cell.runtime.own_threads import in_own_thread
 T = TypeVar("T")
 POSITION: Final = "position"
 LOOK_EVERY_S: Final = 1.0
+PUT_WITHIN_S: Final = 120.0
 BACK_WITHIN_S: Final = 60.0
 CAUGHT_UP_WITHIN_S: Final = 600.0
 SAMPLES_MAX: Final = 3600
@@ -99,7 +100,16 @@ class MySQLSyncMigration(MySQLCopyMigration):
         self.work.record.made["database"] = APP
         self.work.save()
         folder = await self._prepared()
-        await self.restores.put(instance, folder, self._refuse_written)
+        putting = asyncio.ensure_future(self.restores.put(instance, folder, self._refuse_written))
+        try:
+            await asyncio.shield(putting)
+        except asyncio.CancelledError:
+            # Whoever cancels a migration does not leave the instance stopped.
+            await asyncio.wait({putting}, timeout=PUT_WITHIN_S)
+            raise
+        finally:
+            putting.cancel()
+            await asyncio.gather(putting, return_exceptions=True)
         await in_own_thread(spool.remove, instance)
 
     async def _is_here(self) -> bool:
