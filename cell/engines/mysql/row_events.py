@@ -6,8 +6,8 @@ from typing import Final
 
 from cell.engines.mysql.row_values import (
     NULL,
-    Column,
     EventReader,
+    LoggedColumn,
     LoggedType,
     MalformedEventError,
     literal,
@@ -43,10 +43,10 @@ class TableMap:
         kinds, metadata = data.take(count), EventReader(data.take(data.count()))
         return cls(number, database, name, tuple(LoggedType.read(each, metadata) for each in kinds))
 
-    def check(self, columns: Sequence[Column]) -> None:
+    def check(self, columns: Sequence[LoggedColumn]) -> None:
         """Whether it is a table of these; what a server makes for itself comes after them."""
         types = self.types[: len(columns)]
-        if len(types) < len(columns) or not all(map(Column.fits, columns, types)):
+        if len(types) < len(columns) or not all(map(LoggedColumn.fits, columns, types)):
             told = f"the table {self.name} has other columns than it had; it was changed"
             raise MalformedEventError(told)
 
@@ -59,7 +59,7 @@ class TableMap:
 
 
 @dataclass(frozen=True)
-class RowChange:
+class LoggedRow:
     """The literals of all columns, before and after it; empty of a row that is not there."""
 
     before: Row
@@ -78,7 +78,7 @@ class RowsEvent:
         data = EventReader(body)
         return cls(data.number(6), data.number(2), kind, data.take(data.left))
 
-    def changes(self, logged: TableMap, columns: Sequence[Column]) -> Iterator[RowChange]:
+    def changes(self, logged: TableMap, columns: Sequence[LoggedColumn]) -> Iterator[LoggedRow]:
         """Of a table that was checked to have these columns. Raises MalformedEventError."""
         data = EventReader(self.body)
         count = data.count()
@@ -90,13 +90,13 @@ class RowsEvent:
         while data.left:
             first = _row(data, logged, columns)
             if self.kind == UPDATE_ROWS:
-                yield RowChange(first, _row(data, logged, columns))
+                yield LoggedRow(first, _row(data, logged, columns))
             else:
                 is_new = self.kind == WRITE_ROWS
-                yield RowChange(() if is_new else first, first if is_new else ())
+                yield LoggedRow(() if is_new else first, first if is_new else ())
 
 
-def _row(data: EventReader, logged: TableMap, columns: Sequence[Column]) -> Row:
+def _row(data: EventReader, logged: TableMap, columns: Sequence[LoggedColumn]) -> Row:
     count = len(logged.types)
     nulls = _bits(data.take((count + 7) // 8), count)
     found = []

@@ -130,7 +130,7 @@ class LoggedType:
 
 
 @dataclass(frozen=True)
-class Column:
+class LoggedColumn:
     """Of a table that is written to. `charset` is None of what is no text."""
 
     name: str
@@ -145,7 +145,7 @@ class Column:
         return self.data_type in _TYPES.get(logged.kind, ())
 
 
-def literal(column: Column, logged: LoggedType, data: EventReader) -> str:
+def literal(column: LoggedColumn, logged: LoggedType, data: EventReader) -> str:
     """Raises MalformedEventError."""
     kind, detail = logged.kind, logged.detail
     if kind in INTEGER_BYTES:
@@ -170,7 +170,7 @@ def _bytes(kind: int, detail: int, data: EventReader) -> bytes:
     return data.take(data.number(1 if detail <= _ONE_BYTE_MAX else 2))
 
 
-def _text(column: Column, value: bytes) -> str:
+def _text(column: LoggedColumn, value: bytes) -> str:
     if column.data_type == "binary":
         value = value.ljust(column.octets, b"\0")
     value = value.ljust(_PADDED.get(column.data_type, 0), b"\0")

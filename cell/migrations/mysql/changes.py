@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from cell.engines.mysql.row_events import Row, RowChange
-from cell.engines.mysql.row_values import Column, MalformedEventError
+from cell.engines.mysql.row_events import LoggedRow, Row
+from cell.engines.mysql.row_values import LoggedColumn, MalformedEventError
 from cell.migrations.mysql.session import identifier
 
 # What a server sets to the time of the change, unless it is told.
@@ -17,7 +17,7 @@ STATEMENT_CHARACTERS = 2**20
 class TargetTable:
     database: str
     name: str
-    columns: tuple[Column, ...]
+    columns: tuple[LoggedColumn, ...]
     is_sequence: bool
 
     @property
@@ -33,7 +33,7 @@ class Statement:
     rows: int
 
 
-def statements(table: TargetTable, changes: Iterable[RowChange]) -> Iterator[Statement]:
+def statements(table: TargetTable, changes: Iterable[LoggedRow]) -> Iterator[Statement]:
     new: list[str] = []
     size = 0
     for change in changes:
@@ -62,7 +62,7 @@ def _insert(table: TargetTable, new: Sequence[str]) -> Statement:
     return Statement(told, len(new))
 
 
-def _of_one(table: TargetTable, change: RowChange) -> Statement:
+def _of_one(table: TargetTable, change: LoggedRow) -> Statement:
     if not any(each.is_key for each in table.columns):
         raise MalformedEventError(f"the table {table.name} has no primary key")
     found = " AND ".join(

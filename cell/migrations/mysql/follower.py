@@ -37,7 +37,7 @@ class _Stop:
         self.released = asyncio.Event()
 
 
-class LogFollower:
+class BinlogFollower:
     """`place` is where the instance is; `reason` what it waits for, `failure` why it cannot go on.
 
     `changed` names what has changed since it was last emptied.
@@ -142,12 +142,19 @@ class LogFollower:
     async def _take(self, events: list[LoggedEvent]) -> None:
         if not events:
             return
-        began = time.monotonic()
-        await self._to_end(lambda: self._applier.take(events))
+        used_s = 0.0
+
+        def take() -> None:
+            nonlocal used_s
+            began = time.thread_time()
+            self._applier.take(events)
+            used_s = time.thread_time() - began
+
+        await self._to_end(take)
         if self._applier.is_between:
             self.place = events[-1].ends
         # Whoever holds the interpreter holds up the cell: half of the time at most.
-        await asyncio.sleep(min(time.monotonic() - began, 1.0) / 4)
+        await asyncio.sleep(used_s)
 
     def _until_stop(self, events: list[LoggedEvent]) -> int:
         """How many of them come before the place to stop at."""

@@ -21,7 +21,7 @@ from cell.migrations.errors import FollowError, MigrationError, NotCaughtUpError
 from cell.migrations.files import NOTHING, WRITTEN
 from cell.migrations.mysql import binlog_stream, digests, resting, session, sync_target
 from cell.migrations.mysql.digests import TableDigest
-from cell.migrations.mysql.follower import NOWHERE, LogFollower
+from cell.migrations.mysql.follower import NOWHERE, BinlogFollower
 from cell.migrations.mysql.migration import MySQLCopyMigration, write_synced
 from cell.migrations.mysql.preflight import APP
 from cell.migrations.mysql.session import SourceSession
@@ -51,7 +51,7 @@ class MySQLSyncMigration(MySQLCopyMigration):
     syncs = True
 
     def __post_init__(self) -> None:
-        self._running: LogFollower | None = None
+        self._running: BinlogFollower | None = None
         self._reached: deque[tuple[float, LogPlace]] = deque(maxlen=SAMPLES_MAX)
 
     @property
@@ -60,7 +60,7 @@ class MySQLSyncMigration(MySQLCopyMigration):
         return f"menagerie_sync_{self.work.record.suffix}"
 
     @property
-    def _follower(self) -> LogFollower:
+    def _follower(self) -> BinlogFollower:
         assert self._running is not None
         return self._running
 
@@ -146,7 +146,7 @@ class MySQLSyncMigration(MySQLCopyMigration):
             login = partial(self.restores.login, instance)
             target = SyncTarget(instance.site.socket, login, APP, self._made)
             given = (instance, self.conduit, target, self._silence_s)
-            self._running = LogFollower(*given)
+            self._running = BinlogFollower(*given)
         watch = asyncio.create_task(self._watch())
         cut = asyncio.create_task(self._until_cut(wants_cutover))
         try:

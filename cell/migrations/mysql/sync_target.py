@@ -13,7 +13,7 @@ from pymysql.constants import ER
 from cell.engines.driver import Login
 from cell.engines.mysql import client
 from cell.engines.mysql.accounts import MARIADB_DATABASE
-from cell.engines.mysql.row_values import Column
+from cell.engines.mysql.row_values import LoggedColumn
 from cell.migrations.errors import FollowError
 from cell.migrations.mysql.changes import Statement, TargetTable
 from cell.migrations.mysql.session import identifier
@@ -161,12 +161,12 @@ def _explained(what: str) -> Iterator[None]:
 
 def _tables(cursor: Any, database: str) -> dict[str, TargetTable]:
     cursor.execute(COLUMNS, [database])
-    columns: dict[tuple[str, bool], list[Column]] = {}
+    columns: dict[tuple[str, bool], list[LoggedColumn]] = {}
     for table, kind, name, data_type, full, charset, octets, extra, key in cursor.fetchall():
         is_generated = any(each in extra.upper() for each in GENERATED)
         given = (name, data_type, "unsigned" in full.lower(), charset, int(octets))
         is_sequence = kind == "SEQUENCE"
-        found = Column(*given, is_generated, key == "PRI")
+        found = LoggedColumn(*given, is_generated, key == "PRI")
         columns.setdefault((table, is_sequence), []).append(found)
     return {
         name: TargetTable(database, name, tuple(each), is_sequence)

@@ -9,7 +9,7 @@ from typing import Any
 import pymysql
 import pytest
 
-from contract_tests.cell.migrations.mariadb_server import PASSWORD, MariaDBDatabase
+from contract_tests.cell.migrations.mariadb_server import PASSWORD, READER, MariaDBDatabase
 from contract_tests.cell.migrations.migration_calls import (
     CONNECTION,
     begun,
@@ -203,3 +203,79 @@ def test_values_of_all_types_follow(
     assert rows(migrating, target_id, "SELECT NEXT VALUE FOR counted") == [(1005,)], (
         "what was cached is gone"
     )
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(300)
+def test_what_keeps_it_from_being_followed_is_found_before(
+    migrating: Rig, target_id: str, mariadb_shop: MariaDBDatabase
+) -> None:
+    name = mariadb_shop.name
+    mariadb_shop.ask(
+        "CREATE TABLE a (n INT)",
+        "CREATE TABLE b (n INT PRIMARY KEY) ENGINE=Aria",
+        "CREATE TABLE c (n INT PRIMARY KEY, t TEXT COMPRESSED)",
+        "CREATE TABLE d (n INT PRIMARY KEY) WITH SYSTEM VERSIONING",
+        f"GRANT ALL PRIVILEGES ON {name}.* TO {READER}@'%'",
+        "SET GLOBAL binlog_row_image = NOBLOB",
+        "SET GLOBAL binlog_format = MIXED",
+    )
+    migration_id = begun(migrating, target_id, CONNECTION, "copy_and_sync")
+    try:
+        connect(migrating, target_id, migration_id, mariadb_shop, uri=mariadb_shop.as_user(READER))
+        seen = status_is(migrating, target_id, migration_id, "failed")
+    finally:
+        mariadb_shop.ask(
+            "SET GLOBAL binlog_row_image = FULL",
+            "SET GLOBAL binlog_format = ROW",
+            f"REVOKE ALL PRIVILEGES ON {name}.* FROM {READER}@'%'",
+        )
+    blocking = [each for each in seen["preflight"]["findings"] if each["severity"] == "blocking"]
+    assert sorted(each["code"] for each in blocking) == [
+        *("binlog_format", "binlog_row_image", "missing_right"),
+        *("not_followed", "not_followed", "not_followed", "not_followed"),
+    ]
+    assert all(each["remedy"] for each in blocking)
+    assert databases(migrating, target_id) == {"app"}
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(300)
+def test_who_writes_on_is_told(
+    migrating: Rig, target_id: str, mariadb_shop: MariaDBDatabase
+) -> None:
+    mariadb_shop.ask(*TABLES)
+    with writing(mariadb_shop):
+        migration_id = synced(migrating, target_id, mariadb_shop)
+        cut_over(migrating, target_id, migration_id)
+
+        def is_told() -> bool:
+            seen = observed(migrating, target_id, migration_id)
+            assert seen["status"] in {"syncing", "cutting_over", "verifying"}, seen
+            return "was written to during the cutover" in (seen["reason"] or "")
+
+        until(is_told, "it is syncing again")
+    completed(migrating, target_id, migration_id)
+    assert_equal(migrating, target_id, mariadb_shop)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(300)
+def test_a_binary_log_that_is_gone_ends_the_sync(
+    migrating: Rig, target_id: str, mariadb_shop: MariaDBDatabase
+) -> None:
+    mariadb_shop.ask(*TABLES)
+    migration_id = synced(migrating, target_id, mariadb_shop)
+    level(migrating, target_id, migration_id)
+    migrating.kill()
+    mariadb_shop.ask(
+        "INSERT INTO counted (t) VALUES ('lost')", "FLUSH BINARY LOGS", "FLUSH BINARY LOGS"
+    )
+    ((last, *_),) = mariadb_shop.ask("SHOW MASTER STATUS")
+    time.sleep(1)
+    mariadb_shop.ask(f"PURGE BINARY LOGS TO '{last}'")
+    migrating.start()
+    seen = status_is(migrating, target_id, migration_id, "failed")
+    assert "does not have its binary log" in seen["reason"]
+    assert rows(migrating, target_id, "SHOW TABLES") == []
+    assert databases(migrating, target_id) == {"app"}

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cell.engines.mysql.row_events import ROWS, RowsEvent, TableMap
-from cell.engines.mysql.row_values import Column, MalformedEventError
+from cell.engines.mysql.row_values import LoggedColumn, MalformedEventError
 from cell.migrations.mysql import changes
 from cell.migrations.mysql.changes import TargetTable
 from contract_tests.cell.migrations import lying_proxy, mariadb_server
@@ -312,12 +312,12 @@ def test_a_stream_that_is_cut_off_is_begun_again(
 # What reads events, alone.
 
 COLUMNS = (
-    Column("a`b", "int", False, None, 0, False, True),
-    Column("t", "text", False, "utf8mb4", 99, False, False),
-    Column("d", "decimal", False, None, 0, False, False),
-    Column("m", "datetime", False, None, 0, False, False),
-    Column("z", "time", False, None, 0, False, False),
-    Column("e", "enum", False, None, 0, False, False),
+    LoggedColumn("a`b", "int", False, None, 0, False, True),
+    LoggedColumn("t", "text", False, "utf8mb4", 99, False, False),
+    LoggedColumn("d", "decimal", False, None, 0, False, False),
+    LoggedColumn("m", "datetime", False, None, 0, False, False),
+    LoggedColumn("z", "time", False, None, 0, False, False),
+    LoggedColumn("e", "enum", False, None, 0, False, False),
 )
 TYPES = (b"\x03\xfc\xf6\x12\x13\xfe", b"\x02\x0a\x03\x06\x02\xf7\x01")
 LITERAL = re.compile(r"(NULL|-?\d+(\.\d+)?(e[+-]\d+)?|(_\w+ )?x'[0-9a-f]*'|'[-0-9:. ]+')", re.ASCII)

@@ -12,7 +12,7 @@ from cell.engines.mysql.examination import Supported
 from cell.instances.hosted import HostedInstance
 from cell.migrations.errors import MigrationError
 from cell.migrations.mysql import preflight
-from cell.migrations.mysql.facts import MySQLFacts, MySQLObject, MySQLTable, databases
+from cell.migrations.mysql.facts import MySQLFacts, MySQLLog, MySQLObject, MySQLTable, databases
 from cell.migrations.mysql.grants import Grants
 from cell.migrations.mysql.preflight import BothSides
 from cell.migrations.mysql.session import SourceSession
@@ -26,7 +26,9 @@ SUPPORTED = Supported(
 ALL = Grants(["GRANT ALL PRIVILEGES ON *.* TO `u`@`%`"])
 
 
-def found(database: str = "shop", storage_bytes: int = 10**9, **facts: Any) -> dict[str, str]:
+def found(
+    database: str = "shop", storage_bytes: int = 10**9, log: MySQLLog | None = None, **facts: Any
+) -> dict[str, str]:
     """The severities of the findings, by their codes."""
     known: dict[str, Any] = {
         "version": "8.0.36",
@@ -44,7 +46,7 @@ def found(database: str = "shop", storage_bytes: int = 10**9, **facts: Any) -> d
     record = SimpleNamespace(spec=SimpleNamespace(size=size))
     instance = cast("HostedInstance", SimpleNamespace(record=record))
     given = MySQLFacts(**{**known, **facts})
-    made = preflight.report(BothSides(given, SUPPORTED, instance, database))
+    made = preflight.report(BothSides(given, SUPPORTED, instance, database, log))
     return {each.code: each.severity for each in made.findings}
 
 
@@ -134,3 +136,59 @@ async def _rows(_: SourceSession, name: str, __: str) -> list[tuple[str | None, 
 )
 def test_without_a_database_there_is_nothing_to_copy(database: str, facts: dict[str, Any]) -> None:
     assert found(database, **facts)["no_database"] == "blocking"
+
+
+# Of sources that are followed.
+
+LOGS = {"log_bin": "ON", "binlog_format": "ROW", "binlog_row_image": "FULL"}
+MARIADB: dict[str, Any] = {"version": "10.6.12-MariaDB", "is_mariadb": True}
+
+
+def test_a_source_that_logs_its_rows_can_be_followed() -> None:
+    assert found(log=MySQLLog(LOGS, ()), **MARIADB) == {"databases": "info"}
+    # Versions that have no such variable log whole rows, uncompressed.
+    older = MySQLLog({"log_bin": "ON", "binlog_format": "ROW", "expire_logs_days": "9"}, ())
+    assert found(log=older, **MARIADB) == {"databases": "info"}
+
+
+@pytest.mark.parametrize(
+    ("values", "facts", "finding"),
+    [
+        ({"log_bin": "OFF"}, {}, {"no_binary_log": "blocking"}),
+        ({"binlog_format": "MIXED"}, {}, {"binlog_format": "blocking"}),
+        ({"binlog_row_image": "MINIMAL"}, {}, {"binlog_row_image": "blocking"}),
+        ({"log_bin_compress": "ON"}, {}, {"log_bin_compress": "blocking"}),
+        ({"binlog_expire_logs_seconds": "3600"}, {}, {"log_expires": "warning"}),
+        ({"expire_logs_days": "0.5"}, {}, {"log_expires": "warning"}),
+        ({"expire_logs_days": "NONSENSE"}, {}, {}),
+        ({}, {"version": "10.1.1-MariaDB"}, {"no_sync": "blocking"}),
+        ({}, {"version": "8.0.36", "is_mariadb": False}, {"mysql": "info", "no_sync": "blocking"}),
+        ({}, {"database": ""}, {"no_database": "blocking"}),
+        (
+            {},
+            {"tables": (table("MyISAM"),)},
+            {"not_transactional": "warning", "not_followed": "blocking"},
+        ),
+        (
+            {},
+            {"with_key": frozenset()},
+            {"tables_without_primary_key": "info", "not_followed": "blocking"},
+        ),
+        (
+            {},
+            {"grants": Grants(["GRANT ALL PRIVILEGES ON `shop`.* TO `u`@`%`"])},
+            {"missing_right": "blocking"},
+        ),
+    ],
+)
+def test_what_keeps_a_source_from_being_followed_is_found(
+    values: dict[str, str], facts: dict[str, Any], finding: dict[str, str]
+) -> None:
+    assert found(log=MySQLLog(LOGS | values, ()), **MARIADB | facts) == {
+        "databases": "info",
+        **finding,
+    }
+
+
+def test_columns_that_are_logged_otherwise_are_found() -> None:
+    assert found(log=MySQLLog(LOGS, ("shop.t",)), **MARIADB)["not_followed"] == "blocking"
