@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pymysql
-from pymysql.constants import CLIENT, CR, ER
+from pymysql.constants import CR, ER
 
 from cell.runtime.engine_files import EnginePath
 from gateway import sockets
@@ -96,13 +96,9 @@ def opened(
     username: str,
     password: str,
     answer_timeout_s: float,
-    *,
-    counts_found: bool = False,
+    flags: int = 0,
 ) -> Any:
-    """A connection that is logged in, for whoever closes it.
-
-    `counts_found`: a row that an UPDATE finds as it should become counts as well.
-    """
+    """A connection that is logged in, for whoever closes it; `flags` are the protocol's."""
     try:
         connection = pymysql.connect(
             defer_connect=True,
@@ -114,7 +110,7 @@ def opened(
             write_timeout=answer_timeout_s,
             charset="utf8mb4",
             autocommit=True,
-            client_flag=CLIENT.FOUND_ROWS if counts_found else 0,
+            client_flag=flags,
         )
         connection.connect(sockets.connect(str(socket), CONNECT_TIMEOUT_S))
     except pymysql.err.OperationalError as error:
@@ -127,9 +123,15 @@ def opened(
 @contextmanager
 def talking(connection: Any) -> Iterator[Any]:
     """A cursor of a connection that stays open."""
+    with explained(), connection.cursor() as cursor:
+        yield cursor
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """What a server refuses, as one of FAILURES."""
     try:
-        with connection.cursor() as cursor:
-            yield cursor
+        yield
     except pymysql.err.Error as error:
         raise _failure(error, "the server refused a statement") from error
 

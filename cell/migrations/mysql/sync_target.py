@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import pymysql
-from pymysql.constants import ER
+from pymysql.constants import CLIENT, ER
 
 from cell.engines.driver import Login
 from cell.engines.mysql import client
@@ -21,6 +21,10 @@ from cell.runtime.engine_files import EnginePath
 
 ANSWER_TIMEOUT_S: Final = 6 * 3600.0
 TABLE: Final = "progress"
+# A row that an UPDATE finds as it should become counts; and many statements in one packet, as
+# each answer that is waited for takes longer than a row.
+FLAGS: Final = CLIENT.FOUND_ROWS | CLIENT.MULTI_STATEMENTS
+STATEMENTS_AT_ONCE, CHARACTERS_AT_ONCE = 200, 2**20
 # What the source accepted is accepted, as it is said.
 ALIKE: Final = (
     "SET sql_mode = 'ALLOW_INVALID_DATES,NO_AUTO_VALUE_ON_ZERO', time_zone = '+00:00'",
@@ -61,6 +65,8 @@ class SyncTarget:
         self._connection: Any = None
         self._is_open = False
         self._checks_keys = True
+        self._waiting: list[tuple[TargetTable, Statement]] = []
+        self._waiting_characters = 0
         self.gtid = ""
         self.tables: Mapping[str, TargetTable] = {}
 
@@ -68,8 +74,7 @@ class SyncTarget:
         """From the position that is committed, and with the tables that there are."""
         self.close()
         try:
-            given = (*self._given, ANSWER_TIMEOUT_S)
-            self._connection = client.opened(*given, counts_found=True)
+            self._connection = client.opened(*self._given, ANSWER_TIMEOUT_S, FLAGS)
         except client.FAILURES as error:
             # As while it starts, or the credential is rotated.
             raise HeldUpError(f"the instance does not take the changes: {error}") from error
@@ -92,6 +97,7 @@ class SyncTarget:
     def close(self) -> None:
         """What is not committed is as if it had never been."""
         connection, self._connection, self._is_open = self._connection, None, False
+        self._waiting, self._waiting_characters = [], 0
         if connection is not None:
             with contextlib.suppress(pymysql.err.Error, OSError):
                 connection.close()
@@ -108,22 +114,42 @@ class SyncTarget:
 
     def check_keys(self, wanted: bool) -> None:
         if wanted != self._checks_keys:
+            self._send()
             with _explained("foreign_key_checks"), client.talking(self._connection) as cursor:
                 cursor.execute(f"SET foreign_key_checks = {int(wanted)}")
             self._checks_keys = wanted
 
     def run(self, table: TargetTable, statement: Statement) -> None:
+        """Soon, and before what is committed next."""
+        if self._waiting_characters + len(statement.sql) > CHARACTERS_AT_ONCE:
+            self._send()
+        self._waiting.append((table, statement))
+        self._waiting_characters += len(statement.sql)
+        if len(self._waiting) >= STATEMENTS_AT_ONCE:
+            self._send()
+
+    def _send(self) -> None:
+        waiting, self._waiting, self._waiting_characters = self._waiting, [], 0
+        if not waiting:
+            return
         self._begin()
-        about = f"the table {table.name}"
-        with _explained(about), client.talking(self._connection) as cursor:
-            found = cursor.execute(statement.sql)
-        if statement.rows not in {-1, found}:
-            raise FollowError(
-                f"a row of the table {table.name} that the source changed is not in the instance, "
-                "which was written to"
-            )
+        sql = ";".join(statement.sql for _, statement in waiting)
+        # Not closed where it fails, for which it would wait for all other answers.
+        cursor = self._connection.cursor()
+        for number, (table, statement) in enumerate(waiting):
+            with _explained(f"the table {table.name}"), client.explained():
+                if number:
+                    cursor.nextset()
+                else:
+                    cursor.execute(sql)
+            if statement.rows not in {-1, cursor.rowcount}:
+                raise FollowError(
+                    f"a row of the table {table.name} that the source changed is not in the "
+                    "instance, which was written to"
+                )
 
     def commit(self, gtid: str) -> None:
+        self._send()
         self._begin()
         with _explained("its own tables"), client.talking(self._connection) as cursor:
             cursor.execute(f"UPDATE {self._place} SET gtid = %s", [gtid])  # noqa: S608 - quoted
