@@ -42,7 +42,8 @@ SHOW GLOBAL VARIABLES WHERE Variable_name IN ({
     listed(
         [
             *("log_bin", "binlog_format", "binlog_row_image", "log_bin_compress"),
-            *("binlog_expire_logs_seconds", "expire_logs_days", "gtid_binlog_pos"),
+            *("binlog_expire_logs_seconds", "expire_logs_days"),
+            *("log_slave_updates", "gtid_slave_pos"),
         ]
     )
 })

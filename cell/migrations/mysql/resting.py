@@ -1,6 +1,10 @@
 """Triggers and events of a copy: they rest while a source is followed, which has run its own."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any, Final
+
+import pymysql
 
 from cell.migrations.mysql.session import identifier
 
@@ -17,6 +21,8 @@ WHERE EVENT_SCHEMA = %s AND STATUS = 'ENABLED'
 """
 LISTED: Final = "SELECT kind, name, sql_mode, collation, statement FROM {place} ORDER BY n"
 STATEMENT_COLUMN: Final = 2
+# An event would run in the past alone: it ends before it starts, or its time is over.
+OVER: Final = frozenset({1543, 1544, 1588, 1589})
 
 
 def lay(cursor: Any, database: str, made: str) -> None:
@@ -41,7 +47,8 @@ def lay(cursor: Any, database: str, made: str) -> None:
             told = f"INSERT INTO {place} {names} VALUES (%s, %s, %s, %s, %s)"  # noqa: S608 - quoted
             cursor.execute(told, kept)
             _as_it_was(cursor, mode, collation)
-            cursor.execute(rest)
+            with _unless_over(kind):
+                cursor.execute(rest)
 
 
 def wake(cursor: Any, database: str, made: str) -> None:
@@ -55,7 +62,18 @@ def wake(cursor: Any, database: str, made: str) -> None:
         if kind == "trigger" and name in there:
             continue
         _as_it_was(cursor, mode, collation)
-        cursor.execute(statement)
+        with _unless_over(kind):
+            cursor.execute(statement)
+
+
+@contextlib.contextmanager
+def _unless_over(kind: str) -> Iterator[None]:
+    """An event whose only or last moment has passed does not run any more, whatever it is told."""
+    try:
+        yield
+    except pymysql.err.Error as error:
+        if kind != "event" or error.args[0] not in OVER:
+            raise
 
 
 def _as_it_was(cursor: Any, mode: str, collation: str) -> None:

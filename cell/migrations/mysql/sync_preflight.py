@@ -67,6 +67,13 @@ def _of_log(log: MySQLLog) -> Findings:
                 f"the source {what}: {name} is {value}",
                 f"SET GLOBAL {name} = {wanted}, and have its sessions connect anew",
             )
+    if log.values.get("gtid_slave_pos") and log.values.get("log_slave_updates") != ON:
+        yield PreflightFinding(
+            "warning",
+            "not_logged",
+            "the source is or was a replica, and does not log what it replicates",
+            "follow the primary, or set log_slave_updates at the source, and start it anew",
+        )
     kept_s = _number(log, "binlog_expire_logs_seconds") or DAY_S * _number(log, "expire_logs_days")
     if 0 < kept_s < DAY_S:
         yield PreflightFinding(

@@ -170,6 +170,8 @@ def test_values_of_all_types_follow(
             CHAR(3) CHARACTER SET utf16, k BIT(64), f FLOAT, m DECIMAL(65, 30), z TIME(6),
             l VARCHAR(300) CHARACTER SET latin1, h BLOB UNIQUE, g GEOMETRY,
             PRIMARY KEY (b, u, i, e, d, c, k, f))""",
+        """CREATE EVENT passes ON SCHEDULE AT CURRENT_TIMESTAMP + INTERVAL 15 SECOND
+            ON COMPLETION PRESERVE DO SELECT 1""",
     )
     migration_id = synced(migrating, target_id, mariadb_shop)
     odd = "INSERT INTO odd VALUES ({})"
@@ -198,6 +200,8 @@ def test_values_of_all_types_follow(
         "DO SETVAL(counted, 77)",
     )
     level(migrating, target_id, migration_id)
+    passed = "SELECT NOW() > EXECUTE_AT FROM information_schema.EVENTS WHERE EVENT_NAME = 'passes'"
+    until(lambda: mariadb_shop.ask(passed) == [(1,)], "its moment has passed")
     completed(migrating, target_id, migration_id)
     assert_equal(migrating, target_id, mariadb_shop, ("every", "odd", "none"))
     assert rows(migrating, target_id, "SELECT NEXT VALUE FOR counted") == [(1005,)], (

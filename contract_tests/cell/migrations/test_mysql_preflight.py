@@ -161,6 +161,8 @@ def test_a_source_that_logs_its_rows_can_be_followed() -> None:
         ({"binlog_expire_logs_seconds": "3600"}, {}, {"log_expires": "warning"}),
         ({"expire_logs_days": "0.5"}, {}, {"log_expires": "warning"}),
         ({"expire_logs_days": "NONSENSE"}, {}, {}),
+        ({"gtid_slave_pos": "0-1-5"}, {}, {"not_logged": "warning"}),
+        ({"gtid_slave_pos": "0-1-5", "log_slave_updates": "ON"}, {}, {}),
         ({}, {"version": "10.1.1-MariaDB"}, {"no_sync": "blocking"}),
         ({}, {"version": "8.0.36", "is_mariadb": False}, {"mysql": "info", "no_sync": "blocking"}),
         ({}, {"database": ""}, {"no_database": "blocking"}),
