@@ -52,6 +52,7 @@ class MySQLSyncMigration(MySQLCopyMigration):
 
     def __post_init__(self) -> None:
         self._running: BinlogFollower | None = None
+        self._file_bytes = 0
         self._reached: deque[tuple[float, LogPlace]] = deque(maxlen=SAMPLES_MAX)
 
     @property
@@ -167,6 +168,8 @@ class MySQLSyncMigration(MySQLCopyMigration):
         while True:
             try:
                 async with self._session() as source:
+                    (size,) = await source.row("SELECT @@GLOBAL.max_binlog_size", 1)
+                    self._file_bytes = session.count_of(size)
                     while True:
                         self._look(await binlog_stream.place_of(source))
                         await asyncio.sleep(LOOK_EVERY_S)
@@ -180,15 +183,17 @@ class MySQLSyncMigration(MySQLCopyMigration):
         self._reached.append((now, there))
         while len(self._reached) > 1 and self._reached[0][1] <= here:
             self._reached.popleft()
-        lags = here == NOWHERE or here < there
+        progress.lag_bytes = progress.lag_s = None
         if here != NOWHERE:
-            files = there.file - here.file
-            # Of files between the two, only the number is known.
-            progress.lag_bytes = max(0, there.offset - here.offset) if not files else there.offset
-            progress.lag_bytes += max(0, files - 1) * there.offset
-        progress.lag_s = round(now - self._reached[0][0], 1) if lags else 0.0
+            progress.lag_bytes = self._bytes_between(here, there)
+            progress.lag_s = round(now - self._reached[0][0], 1) if here < there else 0.0
         progress.updated_at = now
         self._tell_reason(None)
+
+    def _bytes_between(self, here: LogPlace, there: LogPlace) -> int:
+        """At most as many: of files between the two, only the number is known."""
+        files = max(0, there.file - here.file)
+        return max(0, files * self._file_bytes + there.offset - here.offset)
 
     def _tell_reason(self, reason: str | None) -> None:
         record = self.work.record

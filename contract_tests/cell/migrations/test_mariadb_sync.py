@@ -139,7 +139,7 @@ def test_a_source_is_followed(
     migrating: Rig, target_id: str, mariadb_shop: MariaDBDatabase
 ) -> None:
     mariadb_shop.ask(*TABLES)
-    with writing(mariadb_shop) as ended:
+    with writing(mariadb_shop, pause_s=0.02) as ended:
         migration_id = synced(migrating, target_id, mariadb_shop)
         newest = "SELECT MAX(n) FROM counted"
         ((before,),) = mariadb_shop.ask(newest)
