@@ -37,9 +37,14 @@ gc.disable()
 
 _SLOW_MACHINES = (HealthCheck.too_slow, HealthCheck.function_scoped_fixture)
 # Deadlines measure the machine and not the code, so there are none.
-settings.register_profile(
-    "test", deadline=None, max_examples=50, suppress_health_check=_SLOW_MACHINES, database=None
-)
+for name, examples in (("test", 25), ("nightly", 100)):
+    settings.register_profile(
+        name,
+        deadline=None,
+        max_examples=examples,
+        suppress_health_check=_SLOW_MACHINES,
+        database=None,
+    )
 settings.load_profile("test")
 # The watchdog's, for what is left to the night because it is long.
 _NIGHTLY_S = 3600
@@ -58,6 +63,8 @@ def pytest_pycollect_makeitem(
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if "not nightly" not in config.option.markexpr:
+        settings.load_profile("nightly")
     _begin_apart(config)
     # What a conftest has is not asked about the fixtures of the session.
     config.pluginmanager.register(folders)

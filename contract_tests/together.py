@@ -11,7 +11,10 @@ from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 FOLDER: Final = "contract_tests/end_to_end/"
 SHARING: Final = frozenset(
     f"{FOLDER}test_{each}.py"
-    for each in ("command_line", "console_network", "dump", "faults", "lifecycle", "pasted_lines")
+    for each in (
+        *("command_line", "console_network", "dump", "faults", "lifecycle", "malformed_http"),
+        "pasted_lines",
+    )
 )
 
 
@@ -28,9 +31,9 @@ class Together(LoadFileScheduling):  # type: ignore[misc]
         return "installation" if file in SHARING else file
 
 
-def complaint(item: pytest.Item) -> str | None:
-    """Why it may not share the installation by day; None where it may."""
-    file = item.nodeid.partition("::")[0]
-    if file in SHARING or item.get_closest_marker("nightly") is not None:
+def complaint(request: pytest.FixtureRequest) -> str | None:
+    """Why a file may not share the installation by day; None where it may."""
+    file = str(request.node.nodeid)
+    if file in SHARING or "not nightly" not in request.config.option.markexpr:
         return None
-    return f"{file} is to be in SHARING of contract_tests/together.py, or the test nightly"
+    return f"{file} is to be in SHARING of contract_tests/together.py, or its tests nightly"

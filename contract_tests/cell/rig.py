@@ -108,7 +108,7 @@ class Rig:
         given = {
             "cell_id": self.cell_id,
             "log_format": "json",
-            "tick_s": 0.1,
+            "tick_s": 0.2,
             "restart_first_s": 0.05,
             **self.settings,
             **settings,

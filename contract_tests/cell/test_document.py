@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import requests
 import schemathesis
-import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 from requests.auth import AuthBase
 from schemathesis.checks import load_all_checks
@@ -24,6 +23,7 @@ from contract_tests.by_day import one_in
 from contract_tests.cell.migrations.generated_cases import TOO_EARLY, GeneratedMigrations
 from contract_tests.cell.rig import VALKEY, Rig, new_id
 from specserver.http_protocol import TARGET_BYTES_MAX
+from specserver.written import read
 
 CHUNK_BYTES = 65_536
 TARGET_TOO_LONG = 414
@@ -77,7 +77,7 @@ class Caller(AuthBase):
         return request
 
 
-schema = schemathesis.openapi.from_dict(yaml.safe_load(DOCUMENT.read_text()))
+schema = schemathesis.openapi.from_dict(read(DOCUMENT))
 # By itself the check also takes 4xx and 5xx for acceptance; here there is what is asked for.
 schema.config.checks.positive_data_acceptance.expected_statuses = ["2xx", "303"]
 _caller = Caller()

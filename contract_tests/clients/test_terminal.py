@@ -67,6 +67,7 @@ def watched(terminal: int, answers: dict[str, str]) -> str:
     return screen.decode()
 
 
+@pytest.mark.nightly
 def test_what_cannot_be_undone_is_asked_about(play: Play, plane: ControlPlane) -> None:
     sales = plane.world.add("sales")
     for wrong in ("y", "sale", ""):

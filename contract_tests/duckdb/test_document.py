@@ -10,7 +10,6 @@ import httpx
 import pytest
 import schemathesis
 import uvicorn
-import yaml
 from hypothesis import HealthCheck, settings
 from requests.auth import HTTPBasicAuth
 from schemathesis.specs.openapi.checks import positive_data_acceptance
@@ -22,9 +21,10 @@ from instance_services.duckdb.engine import SerialExecutor
 from instance_services.duckdb.service import DOCUMENT, make_app
 from instance_services.duckdb.turns import QueryTurns
 from instance_services.duckdb.users import Users
+from specserver.written import read
 
 TIMEOUT_S = 60
-_DOCUMENT = yaml.safe_load(DOCUMENT.read_text())
+_DOCUMENT = read(DOCUMENT)
 schema = schemathesis.openapi.from_dict(_DOCUMENT)
 schema.auth.set_from_requests(HTTPBasicAuth("app", PASSWORD))
 _refused = schema.config.checks.negative_data_rejection

@@ -16,8 +16,6 @@ WATCH_S = 300
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if "installation" in getattr(item, "fixturenames", ()) and (why := complaint(item)):
-            raise pytest.UsageError(why)
         is_here = Path(__file__).parent in item.path.parents
         if is_here and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(WATCH_S))
@@ -67,11 +65,13 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 @pytest.fixture(scope="module")
-def installation(shared: Shared) -> Iterator[Installation]:
+def installation(shared: Shared, request: pytest.FixtureRequest) -> Iterator[Installation]:
     """Empty as a module begins, and as nobody has signed in. A start takes seconds of two CPUs.
 
     So whoever kills parts, or changes what outlives an instance, asks for `own` or `fresh`.
     """
+    if why := complaint(request):
+        pytest.fail(why)
     running = shared.running()
     yield running
     erase_all(running)

@@ -11,7 +11,8 @@ from contract_tests.cell.backups.backup_calls import left_beside
 from contract_tests.cell.backups.recovering import Archived, at, cell, mysql_session, now
 from contract_tests.cell.rig import Rig, until
 
-ENGINES = ["valkey", pytest.param("redis", marks=pytest.mark.nightly), "mariadb"]
+NIGHTLY = pytest.mark.nightly
+ENGINES = ["mariadb", *(pytest.param(each, marks=NIGHTLY) for each in ("valkey", "redis"))]
 
 
 @pytest.mark.timeout(400)

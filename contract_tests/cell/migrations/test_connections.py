@@ -56,6 +56,7 @@ def lines_of(dump: bytes) -> list[str]:
     return [each for each in lines if not each.startswith(left_out)]
 
 
+@pytest.mark.nightly
 def test_every_kind_of_object_comes_over_equal(migrating: Rig, shop: SourceDatabase) -> None:
     """Of the same version, so that one pg_dump reads both; the others go to a newer one."""
     instance_id = migrating.make(engine_version=SOURCE)

@@ -130,6 +130,7 @@ def test_a_dump_of_mysql_becomes_the_data(migrating: Rig, mariadb_id: str) -> No
     migrating.action(mariadb_id, "erase")
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_what_mariadb_dumps_it_takes(migrating: Rig, mariadb_id: str) -> None:
     """Of an instance, with all that the tool writes beside rows."""

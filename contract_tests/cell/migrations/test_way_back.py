@@ -94,6 +94,7 @@ def nothing_left(rig: Rig, instance_id: str, shop: SourceDatabase) -> None:
             assert connection.execute(counted.encode()).fetchone() == (0,), catalog
 
 
+@pytest.mark.nightly
 def test_everything_that_is_written_reaches_the_source(
     migrating: Rig, instance_id: str, shop: SourceDatabase
 ) -> None:

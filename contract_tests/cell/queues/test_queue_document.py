@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import schemathesis
-import yaml
 from hypothesis import HealthCheck, settings
 from schemathesis.core.parameters import ParameterLocation
 
@@ -18,8 +17,9 @@ from contract_tests.cell.queues.test_queues import Queues, make
 from contract_tests.cell.rig import Rig
 from contract_tests.cell.test_document import Caller, Estate
 from instance_services.queues.service import DOCUMENT
+from specserver.written import read
 
-schema = schemathesis.openapi.from_dict(yaml.safe_load(DOCUMENT.read_text()))
+schema = schemathesis.openapi.from_dict(read(DOCUMENT))
 # Names that are taken and queues that are not there are no fault of a request's form.
 schema.config.checks.positive_data_acceptance.expected_statuses = ["2xx", "404", "409", "422"]
 _caller = Caller()
