@@ -37,6 +37,7 @@ from cell.runtime import budget, engine_files, priority
 from cell.runtime.cpus import SCRATCH
 from cell.runtime.host import Host
 from cell.runtime.own_threads import in_own_thread
+from cell.runtime.to_its_end import to_its_end
 from cell.settings import CellSettings
 
 log = structlog.get_logger("cell.verification")
@@ -272,7 +273,8 @@ class Verifier:
         try:
             yield scratch
         finally:
-            await self._remove(scratch)
+            # Whoever cancels a migration does so again and again until it has ended.
+            await to_its_end(self._remove(scratch))
         self._idle_uids.append(uid)
 
     async def _remove(self, scratch: ScratchInstance) -> None:
