@@ -5,14 +5,13 @@ with the same rows and without an instance around it. Queries of the instance it
 neighbor, are timed before and during backups.
 """
 
+import multiprocessing
 import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +30,8 @@ ROUNDS: Final = 2
 QUIET_S: Final = 10.0
 ANSWERS_WITHIN_S: Final = 600.0
 PAUSE_S: Final = 0.002
+# The tools of the tests that these processes use cannot be handed to a new interpreter.
+_FORKING: Final = multiprocessing.get_context("fork")
 AT_LEAST: Final = 0.8
 SLOWER_MAX: Final = 2.0
 SIZE: Final = {
@@ -99,35 +100,40 @@ class Peer:
         return took
 
 
+QUIET, BACKUP, BETWEEN, END = range(4)
+
+
 class Timed:
-    """Queries that are asked all the time, until the end; how long each took, by what went on."""
+    """Queries that a process of its own asks all the time; how long each took, by what went on.
 
-    def __init__(self, ask: Callable[[], Any]) -> None:
-        self._ask = ask
-        self.now = "quiet"
-        self.took: dict[str, list[float]] = {}
-        self._ends = threading.Event()
-        self._thread = threading.Thread(target=self._go_on)
+    In threads of one process, each would wait for the others' Python as well.
+    """
 
-    def _go_on(self) -> None:
-        while not self._ends.is_set():
-            now, began = self.now, time.perf_counter()
-            self._ask()
-            self.took.setdefault(now, []).append(time.perf_counter() - began)
-            time.sleep(PAUSE_S)
+    def __init__(self, rig: Rig, instance_id: str) -> None:
+        self._phase = _FORKING.Value("i", QUIET, lock=False)
+        self._told: Any = _FORKING.SimpleQueue()
+        self._process = _FORKING.Process(target=self._ask, args=(rig, instance_id), daemon=True)
+        self._process.start()
 
-    @contextmanager
-    def going_on(self) -> Iterator[None]:
-        self._thread.start()
-        try:
-            yield
-        finally:
-            self._ends.set()
-            self._thread.join()
+    def now(self, phase: int) -> None:
+        self._phase.value = phase
 
-    def p99(self, name: str) -> float:
-        took = sorted(self.took[name])
-        return took[int(len(took) * 0.99)]
+    def p99s(self) -> dict[int, float]:
+        """By phase, in seconds. Ends it."""
+        self.now(END)
+        found = self._told.get()
+        self._process.join()
+        return {phase: sorted(took)[int(len(took) * 0.99)] for phase, took in found.items() if took}
+
+    def _ask(self, rig: Rig, instance_id: str) -> None:
+        took: dict[int, list[float]] = {QUIET: [], BACKUP: [], BETWEEN: []}
+        with simple_query(rig, "postgres", instance_id) as ask:
+            while (phase := self._phase.value) != END:
+                began = time.perf_counter()
+                ask()
+                took[phase].append(time.perf_counter() - began)
+                time.sleep(PAUSE_S)
+        self._told.put(took)
 
 
 def _fill(rig: Rig, instance_id: str) -> None:
@@ -189,27 +195,26 @@ def measure(rig: Rig, folder: Path) -> dict[str, Any]:
         "restored": [],
         "unpacked": [],
     }
-    with simple_query(rig, "postgres", mine) as own, simple_query(rig, "postgres", other) as beside:
-        timed = {"the instance": Timed(own), "a neighbor": Timed(beside)}
-        with timed["the instance"].going_on(), timed["a neighbor"].going_on():
-            time.sleep(QUIET_S)
-            for _ in range(ROUNDS):
-                for each in timed.values():
-                    each.now = "backup"
-                made, written, took = _back_up(rig, mine)
-                for each in timed.values():
-                    each.now = "between"
-                found["written"].append(written)
-                found["verified"].append(took)
-                found["tool"].append(peer.back_up())
+    timed = {"the instance": Timed(rig, mine), "a neighbor": Timed(rig, other)}
+    time.sleep(QUIET_S)
+    for _ in range(ROUNDS):
+        for each in timed.values():
+            each.now(BACKUP)
+        made, written, took = _back_up(rig, mine)
+        for each in timed.values():
+            each.now(BETWEEN)
+        found["written"].append(written)
+        found["verified"].append(took)
+        found["tool"].append(peer.back_up())
+    p99s = {name: each.p99s() for name, each in timed.items()}
     for _ in range(ROUNDS):
         began = time.perf_counter()
         rig.action(mine, "restore", {"backup_id": made["backup_id"]})
         found["restored"].append(time.perf_counter() - began)
         found["unpacked"].append(peer.restore())
     peer.cluster.stop()
-    slower = {name: each.p99("backup") / each.p99("quiet") for name, each in timed.items()}
-    quiet = {name: each.p99("quiet") * 1000 for name, each in timed.items()}
+    slower = {name: each[BACKUP] / each[QUIET] for name, each in p99s.items()}
+    quiet = {name: each[QUIET] * 1000 for name, each in p99s.items()}
     best = {name: min(took) for name, took in found.items()}
     return {**best, "slower": slower, "quiet": quiet, "increment": _increment(rig, mine)}
 
