@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -92,10 +92,10 @@ class Repository:
                     backup_id=backup_id,
                     reason=str(error),
                 )
-        return [each for each in found if self._is_whole(each, found)]
-
-    def _is_whole(self, one: Manifest, found: Collection[Manifest]) -> bool:
         there = {(each.backup_id, each.stored_sha256): each for each in found}
+        return [each for each in found if self._is_whole(each, there)]
+
+    def _is_whole(self, one: Manifest, there: Mapping[tuple[str, str], Manifest]) -> bool:
         now: Manifest | None = one
         while now is not None and (parent := now.parent) is not None:
             now = there.get((parent.backup_id, parent.sha256))

@@ -22,3 +22,10 @@ class MigrationWork:
             raise asyncio.CancelledError
         self.record.status, self.record.reason = status, None
         self.save()
+
+    def tell(self, reason: str | None, refused: str | None) -> None:
+        """Of a sync, what it waits for; else why its last cutover was not made, until the next."""
+        if self.record.status == "syncing":
+            self.record.reason = reason or refused
+        elif self.record.status == "cutting_over":
+            self.record.reason = reason

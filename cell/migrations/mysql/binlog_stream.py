@@ -71,27 +71,30 @@ class LoggedEvent:
 
 async def place_of(source: SourceSession) -> LogPlace:
     """Where its log ends: in a transaction, as of the moment that it sees."""
-    rows = await source.rows("SHOW STATUS LIKE 'binlog_snapshot_%'", 2)
-    found = {str(name).lower(): value for name, value in rows}
-    name, offset = found.get("binlog_snapshot_file"), found.get("binlog_snapshot_position")
-    if not name or not offset:
-        raise MigrationError("the source has no binary log; set log_bin there")
-    return LogPlace(file_number(name), count_of(offset))
+    name, offset = await _end(source)
+    return LogPlace(file_number(name), offset)
 
 
 async def gtid_of(source: SourceSession) -> str:
     """Of the moment that a transaction sees."""
-    rows = await source.rows("SHOW STATUS LIKE 'binlog_snapshot_%'", 2)
-    found = {str(name).lower(): str(value) for name, value in rows}
-    name, offset = found.get("binlog_snapshot_file", ""), found.get("binlog_snapshot_position", "")
-    asked = f"SELECT BINLOG_GTID_POS({literal(name)}, {count_of(offset)})"
-    (gtid,) = await source.row(asked, 1)
+    name, offset = await _end(source)
+    (gtid,) = await source.row(f"SELECT BINLOG_GTID_POS({literal(name)}, {offset})", 1)
     if gtid is None:
         raise MigrationError(
             "the source has removed its binary log since the copy began; keep it for longer "
             "(binlog_expire_logs_seconds), and begin anew"
         )
     return gtid
+
+
+async def _end(source: SourceSession) -> tuple[str, int]:
+    """A file's name, and how far it goes."""
+    rows = await source.rows("SHOW STATUS LIKE 'binlog_snapshot_%'", 2)
+    found = {str(name).lower(): value for name, value in rows}
+    name, offset = found.get("binlog_snapshot_file"), found.get("binlog_snapshot_position")
+    if not name or not offset:
+        raise MigrationError("the source has no binary log; set log_bin there")
+    return str(name), count_of(offset)
 
 
 def file_number(name: str) -> int:

@@ -149,19 +149,14 @@ class MySQLSyncMigration(MySQLCopyMigration):
             given = (instance, self.conduit, target, self._silence_s)
             self._running = BinlogFollower(*given)
         watch = asyncio.create_task(self._watch())
-        cut = asyncio.create_task(self._until_cut(wants_cutover))
         try:
-            await cut
+            await self._follower.until(wants_cutover.is_set, LOOK_EVERY_S / 4)
+            await self._cut_over()
         finally:
-            for each in (watch, cut):
-                each.cancel()
-            await asyncio.gather(watch, cut, return_exceptions=True)
+            watch.cancel()
+            await asyncio.gather(watch, return_exceptions=True)
             if self._running is not None:
                 self._running.release()
-
-    async def _until_cut(self, wants_cutover: asyncio.Event) -> None:
-        await self._follower.until(wants_cutover.is_set, LOOK_EVERY_S / 4)
-        await self._cut_over()
 
     async def _watch(self) -> None:
         """Takes the figures, on one connection as long as it lasts."""
@@ -174,7 +169,7 @@ class MySQLSyncMigration(MySQLCopyMigration):
                         self._look(await binlog_stream.place_of(source))
                         await asyncio.sleep(LOOK_EVERY_S)
             except MigrationError as error:
-                self._tell_reason(str(error))
+                self.work.tell(str(error), self.refused)
             await asyncio.sleep(LOOK_EVERY_S)
 
     def _look(self, there: LogPlace) -> None:
@@ -188,20 +183,12 @@ class MySQLSyncMigration(MySQLCopyMigration):
             progress.lag_bytes = self._bytes_between(here, there)
             progress.lag_s = round(now - self._reached[0][0], 1) if here < there else 0.0
         progress.updated_at = now
-        self._tell_reason(None)
+        self.work.tell(self._follower.reason, self.refused)
 
     def _bytes_between(self, here: LogPlace, there: LogPlace) -> int:
         """At most as many: of files between the two, only the number is known."""
         files = max(0, there.file - here.file)
         return max(0, files * self._file_bytes + there.offset - here.offset)
-
-    def _tell_reason(self, reason: str | None) -> None:
-        record = self.work.record
-        reason = reason or self._follower.reason
-        if record.status == "syncing":
-            record.reason = reason or self.refused
-        elif record.status == "cutting_over":
-            record.reason = reason
 
     # The cutover.
 
@@ -222,10 +209,7 @@ class MySQLSyncMigration(MySQLCopyMigration):
         self._follower.release()
         await self._within(lambda: self._follower.place >= there)
         if (changed := self._follower.changed) is not None:
-            raise NotCaughtUpError(
-                f"the source was written to during the cutover ({changed}): end what writes to it, "
-                "and cut over again"
-            )
+            raise NotCaughtUpError.written(changed)
         await self.close()
 
     async def _compare_sides(self, source: SourceSession) -> None:
@@ -253,10 +237,7 @@ class MySQLSyncMigration(MySQLCopyMigration):
             async with asyncio.timeout(CAUGHT_UP_WITHIN_S):
                 await self._follower.until(reached, LOOK_EVERY_S / 10)
         except TimeoutError as error:
-            raise NotCaughtUpError(
-                f"not all that the source had came within {CAUGHT_UP_WITHIN_S:.0f} s; "
-                f"{self._follower.reason or 'try the cutover again later'}"
-            ) from error
+            raise NotCaughtUpError.late(CAUGHT_UP_WITHIN_S, self._follower.reason) from error
 
     async def _differing(self, expected: list[TableDigest]) -> list[Any]:
         asked = {each.shown: digests.question(APP, each.name, each.columns) for each in expected}

@@ -163,10 +163,7 @@ class RedisSyncMigration(RedisCopyMigration):
             progress.lag_bytes = max(0, there - here)
             progress.lag_s = round(now - self._reached[0][0], 1) if progress.lag_bytes else 0.0
             progress.updated_at = now
-        if record.status == "syncing":
-            record.reason = reason or self.refused
-        elif record.status == "cutting_over":
-            record.reason = reason
+        self.work.tell(reason, self.refused)
 
     # What has come, condensed.
 
@@ -221,10 +218,7 @@ class RedisSyncMigration(RedisCopyMigration):
             async with asyncio.timeout(CAUGHT_UP_WITHIN_S):
                 facts = await self._follower.cut()
         except TimeoutError as error:
-            raise NotCaughtUpError(
-                f"not all that the source had came within {CAUGHT_UP_WITHIN_S:.0f} s; "
-                f"{self._follower.reason or 'try the cutover again later'}"
-            ) from error
+            raise NotCaughtUpError.late(CAUGHT_UP_WITHIN_S, self._follower.reason) from error
         except MigrationError as error:
             if error is self._follower.failure:
                 raise
@@ -295,10 +289,7 @@ def _base_in(folder: Path) -> Path:
 def _refuse_changed(follower: StreamFollower) -> None:
     """What has expired since the cut is taken over, too; anything else was written."""
     if follower.changed is not None:
-        raise NotCaughtUpError(
-            f"the source was written to during the cutover ({follower.changed}): end what writes "
-            "to it, and cut over again"
-        )
+        raise NotCaughtUpError.written(follower.changed)
 
 
 def _refuse_unheard(follower: StreamFollower) -> None:

@@ -42,7 +42,8 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def copies(rig: Rig, instance_id: str) -> dict[str, Any]:
-    return dict(rig.observe(instance_id)["copies"])
+    """Once the cell has looked at them, which it does after an instance is made."""
+    return dict(until(lambda: rig.observe(instance_id)["copies"], "the copies are told"))
 
 
 def copied(rig: Rig, instance_id: str) -> dict[str, str]:

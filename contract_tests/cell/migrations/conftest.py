@@ -12,6 +12,7 @@ from contract_tests.cell.migrations import mariadb_server, source_server
 from contract_tests.cell.migrations.mariadb_server import MariaDBDatabase, MariaDBServer
 from contract_tests.cell.migrations.migration_calls import LOOPBACK, empty_again
 from contract_tests.cell.migrations.source_server import SourceDatabase, SourceServer
+from contract_tests.cell.migrations.test_files import made
 from contract_tests.cell.rig import Rig, running
 
 SOURCE, TARGET = "17", "18"
@@ -64,6 +65,13 @@ def _no_instance_outlives_its_file(migrating: Rig) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def instance_id(migrating: Rig) -> str:
     return migrating.make()
+
+
+@pytest.fixture
+def mariadb_id(migrating: Rig) -> Iterator[str]:
+    found = made(migrating, "mariadb")
+    yield found
+    migrating.action(found, "erase")
 
 
 @pytest.fixture

@@ -1,15 +1,14 @@
 """Whatever is killed, at whatever moment: all of the data is there, or nothing is changed."""
 
 import contextlib
-import os
 import random
 import re
-import signal
 import time
 
 import psycopg
 import pytest
 
+from contract_tests.cell.migrations import sync_calls
 from contract_tests.cell.migrations.migration_calls import (
     CONNECTION,
     ENDED,
@@ -17,7 +16,6 @@ from contract_tests.cell.migrations.migration_calls import (
     begun,
     connect,
     observed,
-    path_of,
     status_is,
     unchanged,
 )
@@ -41,22 +39,18 @@ TRIES = 4
 
 
 def kill(rig: Rig, instance_id: str, shop: SourceDatabase, victim: str) -> None:
-    if victim == "cell":
-        rig.kill()
-        rig.start()
-    elif victim == "engine":
-        os.kill(rig.engine_pid(instance_id), signal.SIGKILL)
-    else:
+    if victim == "source":
         with shop.server.connect("super", shop.name) as administrator:
             administrator.execute(END_SESSIONS)
+    else:
+        sync_calls.kill(rig, instance_id, victim)
 
 
 def has_ended(rig: Rig, instance_id: str, migration_id: str) -> bool:
     """A sync that was thrown back is cut over again."""
     seen = observed(rig, instance_id, migration_id)
     if seen["status"] == "syncing":
-        path = f"{path_of(instance_id, migration_id)}/actions/cutover"
-        rig.act("POST", path, {"keep_way_back_s": 0})
+        sync_calls.asked_to_cut_over(rig, instance_id, migration_id)
     return seen["status"] in ENDED
 
 

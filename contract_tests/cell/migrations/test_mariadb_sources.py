@@ -51,13 +51,6 @@ EVERYTHING = (
 WRITES = ("INSERT INTO items (n) SELECT MAX(n) + 1 FROM orders", "INSERT INTO orders VALUES (NULL)")
 
 
-@pytest.fixture
-def mariadb_id(migrating: Rig) -> Iterator[str]:
-    found = made(migrating, "mariadb")
-    yield found
-    migrating.action(found, "erase")
-
-
 @pytest.fixture(scope="module")
 def lasting_id(migrating: Rig) -> str:
     """For migrations that change nothing."""

@@ -15,10 +15,9 @@ from contract_tests.cell.migrations.migration_calls import (
     begun,
     connect,
     observed,
-    path_of,
     status_is,
 )
-from contract_tests.cell.migrations.test_files import made
+from contract_tests.cell.migrations.sync_calls import completed, cut_over, level
 from contract_tests.cell.migrations.test_mariadb_sources import EVERYTHING
 from contract_tests.cell.migrations.test_mysql_dumps import rows
 from contract_tests.cell.rig import Rig, until
@@ -36,13 +35,6 @@ TABLES = (
     "INSERT INTO counted (t) SELECT seq FROM seq_1_to_500",
 )
 NAMES = ("counted", "parents", "children", "heard")
-
-
-@pytest.fixture
-def target_id(migrating: Rig) -> Iterator[str]:
-    found = made(migrating, "mariadb")
-    yield found
-    migrating.action(found, "erase")
 
 
 @contextlib.contextmanager
@@ -95,29 +87,6 @@ def synced(rig: Rig, instance_id: str, shop: MariaDBDatabase, **more: Any) -> st
     return migration_id
 
 
-def level(rig: Rig, instance_id: str, migration_id: str) -> None:
-    def is_level() -> bool:
-        seen = observed(rig, instance_id, migration_id)
-        assert seen["status"] == "syncing", seen
-        progress = seen["progress"]
-        return (progress["lag_bytes"], progress["lag_s"], seen["reason"]) == (0, 0.0, None)
-
-    until(is_level, "the instance is level")
-
-
-def cut_over(rig: Rig, instance_id: str, migration_id: str) -> None:
-    path = f"{path_of(instance_id, migration_id)}/actions/cutover"
-    answer = rig.act("POST", path, {"keep_way_back_s": 0})
-    assert answer.status_code == 200, answer.text
-
-
-def completed(rig: Rig, instance_id: str, migration_id: str) -> dict[str, Any]:
-    cut_over(rig, instance_id, migration_id)
-    seen = status_is(rig, instance_id, migration_id, "completed")
-    assert seen["verification"]["differences"] == []
-    return seen
-
-
 def assert_equal(
     rig: Rig, instance_id: str, shop: MariaDBDatabase, names: tuple[str, ...] = NAMES
 ) -> None:
@@ -136,32 +105,32 @@ def databases(rig: Rig, instance_id: str) -> set[str]:
 
 @pytest.mark.timeout(300)
 def test_a_source_is_followed(
-    migrating: Rig, target_id: str, mariadb_shop: MariaDBDatabase
+    migrating: Rig, mariadb_id: str, mariadb_shop: MariaDBDatabase
 ) -> None:
     mariadb_shop.ask(*TABLES)
     with writing(mariadb_shop, pause_s=0.02) as ended:
-        migration_id = synced(migrating, target_id, mariadb_shop)
+        migration_id = synced(migrating, mariadb_id, mariadb_shop)
         newest = "SELECT MAX(n) FROM counted"
         ((before,),) = mariadb_shop.ask(newest)
-        until(lambda: rows(migrating, target_id, newest)[0][0] > before + 20, "changes follow")
+        until(lambda: rows(migrating, mariadb_id, newest)[0][0] > before + 20, "changes follow")
         ended.set()
-    level(migrating, target_id, migration_id)
-    seen = completed(migrating, target_id, migration_id)
+    level(migrating, mariadb_id, migration_id)
+    seen = completed(migrating, mariadb_id, migration_id)
     assert seen["verification"]["tables_compared"] == len(NAMES)
     assert PASSWORD not in str(seen)
-    assert_equal(migrating, target_id, mariadb_shop)
+    assert_equal(migrating, mariadb_id, mariadb_shop)
     # What rested is awake.
-    rows(migrating, target_id, "INSERT INTO counted (n, t) VALUES (100000, 'a')")
+    rows(migrating, mariadb_id, "INSERT INTO counted (n, t) VALUES (100000, 'a')")
     asked = "SELECT COUNT(*) FROM heard WHERE t = 'ü100000'"
-    assert rows(migrating, target_id, asked) == [(1,)]
+    assert rows(migrating, mariadb_id, asked) == [(1,)]
     events = "SELECT EVENT_NAME, STATUS FROM information_schema.EVENTS"
-    assert rows(migrating, target_id, events) == [("goes_on", "ENABLED")]
+    assert rows(migrating, mariadb_id, events) == [("goes_on", "ENABLED")]
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_values_of_all_types_follow(
-    migrating: Rig, target_id: str, mariadb_shop: MariaDBDatabase
+    migrating: Rig, mariadb_id: str, mariadb_shop: MariaDBDatabase
 ) -> None:
     empty = [each for each in EVERYTHING if not each.startswith("INSERT") and "twins" not in each]
     mariadb_shop.ask(*empty)
@@ -173,7 +142,7 @@ def test_values_of_all_types_follow(
         """CREATE EVENT passes ON SCHEDULE AT CURRENT_TIMESTAMP + INTERVAL 15 SECOND
             ON COMPLETION PRESERVE DO SELECT 1""",
     )
-    migration_id = synced(migrating, target_id, mariadb_shop)
+    migration_id = synced(migrating, mariadb_id, mariadb_shop)
     odd = "INSERT INTO odd VALUES ({})"
     values = (
         """x'61000000', '00112233-4455-1677-8899-aabbccddeeff', '1.2.3.0', 'y',
@@ -199,12 +168,12 @@ def test_values_of_all_types_follow(
         "DO NEXT VALUE FOR counted",
         "DO SETVAL(counted, 77)",
     )
-    level(migrating, target_id, migration_id)
+    level(migrating, mariadb_id, migration_id)
     passed = "SELECT NOW() > EXECUTE_AT FROM information_schema.EVENTS WHERE EVENT_NAME = 'passes'"
     until(lambda: mariadb_shop.ask(passed) == [(1,)], "its moment has passed")
-    completed(migrating, target_id, migration_id)
-    assert_equal(migrating, target_id, mariadb_shop, ("every", "odd", "none"))
-    assert rows(migrating, target_id, "SELECT NEXT VALUE FOR counted") == [(1005,)], (
+    completed(migrating, mariadb_id, migration_id)
+    assert_equal(migrating, mariadb_id, mariadb_shop, ("every", "odd", "none"))
+    assert rows(migrating, mariadb_id, "SELECT NEXT VALUE FOR counted") == [(1005,)], (
         "what was cached is gone"
     )
 
@@ -212,7 +181,7 @@ def test_values_of_all_types_follow(
 @pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_what_keeps_it_from_being_followed_is_found_before(
-    migrating: Rig, target_id: str, mariadb_shop: MariaDBDatabase
+    migrating: Rig, mariadb_id: str, mariadb_shop: MariaDBDatabase
 ) -> None:
     name = mariadb_shop.name
     mariadb_shop.ask(
@@ -224,10 +193,10 @@ def test_what_keeps_it_from_being_followed_is_found_before(
         "SET GLOBAL binlog_row_image = NOBLOB",
         "SET GLOBAL binlog_format = MIXED",
     )
-    migration_id = begun(migrating, target_id, CONNECTION, "copy_and_sync")
+    migration_id = begun(migrating, mariadb_id, CONNECTION, "copy_and_sync")
     try:
-        connect(migrating, target_id, migration_id, mariadb_shop, uri=mariadb_shop.as_user(READER))
-        seen = status_is(migrating, target_id, migration_id, "failed")
+        connect(migrating, mariadb_id, migration_id, mariadb_shop, uri=mariadb_shop.as_user(READER))
+        seen = status_is(migrating, mariadb_id, migration_id, "failed")
     finally:
         mariadb_shop.ask(
             "SET GLOBAL binlog_row_image = FULL",
@@ -240,37 +209,37 @@ def test_what_keeps_it_from_being_followed_is_found_before(
         *("not_followed", "not_followed", "not_followed", "not_followed"),
     ]
     assert all(each["remedy"] for each in blocking)
-    assert databases(migrating, target_id) == {"app"}
+    assert databases(migrating, mariadb_id) == {"app"}
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_who_writes_on_is_told(
-    migrating: Rig, target_id: str, mariadb_shop: MariaDBDatabase
+    migrating: Rig, mariadb_id: str, mariadb_shop: MariaDBDatabase
 ) -> None:
     mariadb_shop.ask(*TABLES)
     with writing(mariadb_shop):
-        migration_id = synced(migrating, target_id, mariadb_shop)
-        cut_over(migrating, target_id, migration_id)
+        migration_id = synced(migrating, mariadb_id, mariadb_shop)
+        cut_over(migrating, mariadb_id, migration_id)
 
         def is_told() -> bool:
-            seen = observed(migrating, target_id, migration_id)
+            seen = observed(migrating, mariadb_id, migration_id)
             assert seen["status"] in {"syncing", "cutting_over", "verifying"}, seen
             return "was written to during the cutover" in (seen["reason"] or "")
 
         until(is_told, "it is syncing again")
-    completed(migrating, target_id, migration_id)
-    assert_equal(migrating, target_id, mariadb_shop)
+    completed(migrating, mariadb_id, migration_id)
+    assert_equal(migrating, mariadb_id, mariadb_shop)
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_a_binary_log_that_is_gone_ends_the_sync(
-    migrating: Rig, target_id: str, mariadb_shop: MariaDBDatabase
+    migrating: Rig, mariadb_id: str, mariadb_shop: MariaDBDatabase
 ) -> None:
     mariadb_shop.ask(*TABLES)
-    migration_id = synced(migrating, target_id, mariadb_shop)
-    level(migrating, target_id, migration_id)
+    migration_id = synced(migrating, mariadb_id, mariadb_shop)
+    level(migrating, mariadb_id, migration_id)
     migrating.kill()
     mariadb_shop.ask(
         "INSERT INTO counted (t) VALUES ('lost')", "FLUSH BINARY LOGS", "FLUSH BINARY LOGS"
@@ -279,7 +248,7 @@ def test_a_binary_log_that_is_gone_ends_the_sync(
     time.sleep(1)
     mariadb_shop.ask(f"PURGE BINARY LOGS TO '{last}'")
     migrating.start()
-    seen = status_is(migrating, target_id, migration_id, "failed")
+    seen = status_is(migrating, mariadb_id, migration_id, "failed")
     assert "does not have its binary log" in seen["reason"]
-    assert rows(migrating, target_id, "SHOW TABLES") == []
-    assert databases(migrating, target_id) == {"app"}
+    assert rows(migrating, mariadb_id, "SHOW TABLES") == []
+    assert databases(migrating, mariadb_id) == {"app"}

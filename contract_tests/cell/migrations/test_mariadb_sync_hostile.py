@@ -28,14 +28,10 @@ from contract_tests.cell.migrations.migration_calls import (
     path_of,
     status_is,
 )
+from contract_tests.cell.migrations.sync_calls import completed, level
 from contract_tests.cell.migrations.test_files import made
 from contract_tests.cell.migrations.test_mariadb_sources import unchanged
-from contract_tests.cell.migrations.test_mariadb_sync import (
-    assert_equal,
-    completed,
-    level,
-    synced,
-)
+from contract_tests.cell.migrations.test_mariadb_sync import assert_equal, synced
 from contract_tests.cell.migrations.test_mysql_dumps import rows
 from contract_tests.cell.rig import Rig, until
 

@@ -23,6 +23,7 @@ from contract_tests.cell.migrations.replicating_source import (
     command,
     replicating,
 )
+from contract_tests.cell.migrations.sync_calls import cut_over
 from contract_tests.cell.migrations.test_files import keys, made
 from contract_tests.cell.rig import Rig, until
 
@@ -237,11 +238,6 @@ def synced(rig: Rig, instance_id: str, source: ReplicatingSource) -> str:
     status_is(rig, instance_id, migration_id, "syncing")
     until(source.is_acknowledged, "all has come")
     return migration_id
-
-
-def cut_over(rig: Rig, instance_id: str, migration_id: str) -> None:
-    path = f"/v1/instances/{instance_id}/migrations/{migration_id}/actions/cutover"
-    assert rig.act("POST", path, {"keep_way_back_s": 0}).status_code == 200
 
 
 @pytest.mark.timeout(300)

@@ -13,11 +13,17 @@ from contract_tests.cell.migrations.migration_calls import (
     begun,
     connect,
     observed,
-    path_of,
     status_is,
 )
 from contract_tests.cell.migrations.redis_server import PASSWORD, RedisServer
 from contract_tests.cell.migrations.redis_writer import everything, writing
+from contract_tests.cell.migrations.sync_calls import (
+    cancelled,
+    come_to,
+    completed,
+    cut_over,
+    level,
+)
 from contract_tests.cell.migrations.test_files import keys, made
 from contract_tests.cell.rig import Rig, until
 
@@ -86,28 +92,6 @@ def synced(rig: Rig, instance_id: str, source: RedisServer) -> str:
     connect(rig, instance_id, migration_id, source, **by(source))
     status_is(rig, instance_id, migration_id, "syncing")
     return migration_id
-
-
-def level(rig: Rig, instance_id: str, migration_id: str) -> None:
-    def is_level() -> bool:
-        seen = observed(rig, instance_id, migration_id)
-        assert seen["status"] == "syncing", seen
-        return seen["progress"]["lag_bytes"] == 0 and seen["reason"] is None
-
-    until(is_level, "the instance is level")
-
-
-def cut_over(rig: Rig, instance_id: str, migration_id: str) -> None:
-    path = f"{path_of(instance_id, migration_id)}/actions/cutover"
-    answer = rig.act("POST", path, {"keep_way_back_s": 0})
-    assert answer.status_code == 200, answer.text
-
-
-def completed(rig: Rig, instance_id: str, migration_id: str) -> dict[str, Any]:
-    cut_over(rig, instance_id, migration_id)
-    seen = status_is(rig, instance_id, migration_id, "completed")
-    assert seen["verification"]["differences"] == []
-    return seen
 
 
 def assert_equal(rig: Rig, instance_id: str, source: RedisServer) -> None:
@@ -250,19 +234,8 @@ def test_a_cancel_leaves_nothing(migrating: Rig, target_id: str, source: RedisSe
         for wanted in ("preflight", "syncing", "cutting_over", "verifying"):
             migration_id = begun(migrating, target_id, CONNECTION, "copy_and_sync")
             connect(migrating, target_id, migration_id, source, **by(source))
-            if wanted != "preflight":
-                status_is(migrating, target_id, migration_id, "syncing")
-            if wanted in {"cutting_over", "verifying"}:
-                cut_over(migrating, target_id, migration_id)
-                with suppress(AssertionError):
-                    until(
-                        lambda: observed(migrating, target_id, migration_id)["status"] == wanted,  # noqa: B023
-                        "it is there",
-                        within_s=1,
-                    )
-            answer = migrating.act("DELETE", path_of(target_id, migration_id))
-            assert answer.status_code == 200, answer.text
-            status_is(migrating, target_id, migration_id, "cancelled")
+            come_to(migrating, target_id, migration_id, wanted)
+            cancelled(migrating, target_id, migration_id)
             with keys(migrating, target_id) as here:
                 assert (here.dbsize(), here.function_list()) == (0, [])
             assert not (migrating.home / "instances" / target_id / "migration").exists()
