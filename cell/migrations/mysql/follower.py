@@ -17,6 +17,7 @@ from cell.migrations.mysql.applier import Applier
 from cell.migrations.mysql.binlog_stream import BinlogStream, LoggedEvent
 from cell.migrations.mysql.sync_target import HeldUpError, SyncTarget
 from cell.runtime.own_threads import in_own_thread
+from cell.runtime.to_its_end import to_its_end
 
 log = structlog.get_logger("cell.migrations")
 
@@ -182,8 +183,12 @@ class BinlogFollower:
         try:
             await asyncio.shield(task)
         except asyncio.CancelledError:
-            while not task.done():
-                await asyncio.wait({asyncio.ensure_future(in_own_thread(self._target.end))})
-                await asyncio.wait({task}, timeout=END_AGAIN_S)
-            task.exception()
+            await to_its_end(self._ended(task))
             raise
+
+    async def _ended(self, task: asyncio.Future[None]) -> None:
+        while not task.done():
+            await asyncio.wait({asyncio.ensure_future(in_own_thread(self._target.end))})
+            await asyncio.wait({task}, timeout=END_AGAIN_S)
+        # Whoever cancels is not told of it.
+        task.exception()
