@@ -13,6 +13,7 @@ from schemathesis.pytest.plugin import SchemathesisCase
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from contract_tests import compiled_once as compiled_once  # noqa: PLC0414 -- listens
 from contract_tests import folders
 from contract_tests.by_day import take_turns
 from contract_tests.databases import DIALECTS, Databases

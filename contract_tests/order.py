@@ -11,6 +11,7 @@ import os
 import random
 from collections import Counter
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -64,7 +65,8 @@ def in_order(items: list[pytest.Item], chosen: str | None = None) -> None:
     a room too, in any order: so many would be running at once otherwise.
     """
     counts = Counter(item.path for item in items)
-    items.sort(key=lambda item: _place(item.path, counts[item.path]))
+    places = {path: _place(path, count) for path, count in counts.items()}
+    items.sort(key=lambda item: places[item.path])
     chosen = chosen or os.environ.get(CHOSEN)
     if chosen == "reverse":
         items.reverse()
@@ -82,6 +84,7 @@ def _shuffle(items: list[pytest.Item], chance: random.Random) -> None:
     items.sort(key=lambda item: (rooms.index(room_of(item.path)), files.index(item.path)))
 
 
+@cache
 def room_of(path: Path) -> str:
     """The folder right below that of all tests; a room's own folders are part of it."""
     return path.relative_to(TESTS).parts[0]

@@ -11,6 +11,7 @@ from contract_tests.api.harness import House
 ROUNDS = 200
 
 
+@pytest.mark.nightly
 @pytest.mark.exclusive  # it compares times
 def test_another_orgs_instance_takes_as_long_as_none(house: House) -> None:
     mine, theirs = house.tenant(plan="enterprise"), house.tenant(plan="enterprise")

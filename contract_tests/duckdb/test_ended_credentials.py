@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import httpx
+import pytest
 
 from cell.engines.driver import Login
 from cell.engines.duckdb import DuckDB
@@ -36,6 +37,7 @@ def _in_use(service: Service, first: "Future[httpx.Response]") -> bool:
     return False
 
 
+@pytest.mark.nightly
 def test_which_login_is_taken_is_known_while_a_request_runs(own_service: Service) -> None:
     """The cell asks before it ends a former one, which went on for 30 s if it had to wait."""
     driver = DuckDB(host=None)  # type: ignore[arg-type]  # of no use for a request

@@ -25,6 +25,7 @@ def refusals() -> Iterator[Refusals]:
         yield Refusals(connection, Reference())
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "piece", one_in(3, ["as query ", " ", "a", "query ", '"', "(", "-- ", "/*", "as "])
 )

@@ -70,6 +70,7 @@ def shadowed(tmp_path: Path) -> Iterator[tuple[Session, Any]]:
     connection.close()
 
 
+@pytest.mark.nightly
 def test_it_starts_decides_and_answers_as_before(shadowed: tuple[Session, Any]) -> None:
     session, before = shadowed
     for _ in range(20):

@@ -35,6 +35,7 @@ def _ended(service: Service) -> int | None:
     return service.process.poll()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("sql", one_in(len(corpus.UNHEEDING), corpus.UNHEEDING))
 def test_what_does_not_obey_is_replaced_and_health_says_so(impatient: Service, sql: str) -> None:
     service = impatient

@@ -7,17 +7,18 @@ from pathlib import Path
 import pytest
 
 from contract_tests.end_to_end.installation import Installation, erase_all, installed
+from contract_tests.order import room_of
 from contract_tests.together import complaint
 
 # The watchdog's, for tests that start whole installations: on a machine that is busy otherwise
 # one start alone has taken a minute.
 WATCH_S = 300
+HERE = Path(__file__).parent.name
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        is_here = Path(__file__).parent in item.path.parents
-        if is_here and item.get_closest_marker("timeout") is None:
+        if room_of(item.path) == HERE and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(WATCH_S))
 
 

@@ -105,6 +105,7 @@ def test_an_instance_is_restored_in_place(cell: CellClient, instance: str) -> No
         cell.restore(instance, missing, key=f"restore-{missing}:restore", lease=1)
 
 
+@pytest.mark.nightly
 def test_an_engine_without_wal_is_restored_to_no_moment(
     cell: CellClient, spec: Callable[..., dict[str, Any]]
 ) -> None:

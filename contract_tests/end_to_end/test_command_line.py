@@ -216,6 +216,7 @@ SLEEPS = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("engine", SQL_ENGINES)
 def test_an_interrupt_stops_the_statement_in_the_server(
     menagerie: CommandLine, engine: str, tmp_path: Path
@@ -310,6 +311,7 @@ def test_the_first_page_works_as_pasted(menagerie: CommandLine, tmp_path: Path) 
     assert "Donald |    2" in done.stdout
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("engine", ENGINES)
 def test_demo_walks_with_every_engine(menagerie: CommandLine, engine: str) -> None:
     refuse_missing(menagerie.installation, engine)
@@ -326,6 +328,7 @@ CUTS = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("engine", CUTS)
 def test_a_session_in_python_goes_on_after_it_was_cut_off(
     menagerie: CommandLine, engine: str

@@ -145,6 +145,7 @@ def test_a_one_time_url_waits_for_an_address_on_the_list(visitor: Visitor) -> No
     assert visitor.ask("GET", path, HERE).status_code == 303
 
 
+@pytest.mark.nightly
 def test_a_list_that_turns_around_applies_within_two_seconds(visitor: Visitor) -> None:
     visitor.enter(HERE)
     # A machine that stalls spoils one of the times; a list that applies late spoils them all.

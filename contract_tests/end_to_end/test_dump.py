@@ -143,6 +143,7 @@ def test_sql_runs_nothing_on_the_machine_that_loads_it(farm: Farm, tmp_path: Pat
     planted.unlink()
 
 
+@pytest.mark.nightly
 def test_a_file_is_not_replaced_unless_told(farm: Farm, tmp_path: Path) -> None:
     file = tmp_path / "a.sql"
     file.write_text("mine")

@@ -143,6 +143,7 @@ PIECES = st.sampled_from(
 )
 
 
+@pytest.mark.nightly
 @settings(
     max_examples=60,
     deadline=None,

@@ -23,6 +23,7 @@ from menagerie.settings import load
 PASSPHRASE = "correct horse battery staple"
 
 
+@pytest.mark.nightly
 def test_a_key_takes_as_much_to_make_as_is_recommended() -> None:
     """OWASP's cheat sheet for scrypt: N=2^17, r=8, p=1."""
     told, key = KeyDerivation.new(PASSPHRASE)

@@ -79,6 +79,7 @@ def test_what_can_be_used_is_let_in(name: str, value: str, monkeypatch: pytest.M
     load()
 
 
+@pytest.mark.nightly
 def test_a_start_says_it_in_one_line(tmp_path: Path) -> None:
     command = [*MENAGERIE, "serve", "--home", str(tmp_path)]
     told = refused(command, MENAGERIE_DATABASE_URL="menagerie", MENAGERIE_PORT="x")

@@ -203,6 +203,7 @@ def test_a_link_in_the_place_of_the_socket_is_not_followed(shared: Subject) -> N
     assert shared.run(run.answer("SELECT 1"))["error"] == "the engine is not responding"
 
 
+@pytest.mark.nightly
 @on_postgres
 def test_postgresql_undoes_nothing_for_an_answer_that_is_cut(lent: Subject) -> None:
     perform(lent, "CREATE TABLE kept (n INTEGER)")

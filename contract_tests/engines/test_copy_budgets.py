@@ -62,6 +62,7 @@ def _instance(subject: Subject) -> HostedInstance:
     return made
 
 
+@pytest.mark.nightly
 @MANY
 def test_no_snapshot_is_larger_than_it_may_be(running: Subject, folder: Path) -> None:
     running.stop()

@@ -151,6 +151,7 @@ def flip(path: Path, place: float = 0.5) -> None:
         file.write(bytes(each ^ 0x55 for each in content))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("subject", ["postgres"], indirect=True)
 def test_data_of_every_encoding_is_read_and_no_database_that_is_half_dropped(
     running: Subject,

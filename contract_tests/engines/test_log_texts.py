@@ -25,6 +25,7 @@ WORKING = f"SELECT pg_sleep(60) AS {CANARY}"
 CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
 
 
+@pytest.mark.nightly
 @postgres_sessions.every_version
 def test_a_deadlock_is_logged_without_the_statements(running: Subject) -> None:
     postgres_sessions.ask(running, "CREATE TABLE t AS SELECT n FROM generate_series(1, 2) AS n")
@@ -41,6 +42,7 @@ def test_a_deadlock_is_logged_without_the_statements(running: Subject) -> None:
     assert CANARY not in said(running)
 
 
+@pytest.mark.nightly
 @postgres_sessions.newest
 def test_a_session_of_postgresql_that_crashed_is_logged_without_its_statement(
     running: Subject,

@@ -29,6 +29,7 @@ def logs(subject: Subject) -> bool:
     return bool(rows(subject, "SELECT @@GLOBAL.log_bin")[0][0])
 
 
+@pytest.mark.nightly
 @on_mariadb
 def test_it_is_on_where_it_is_archived_and_gone_where_it_is_not(running: Subject) -> None:
     restart(running, archived=False)
@@ -80,6 +81,7 @@ def restored(subject: Subject, layout: Layout, target: Path, acknowledged: int) 
     other.stop()
 
 
+@pytest.mark.nightly
 @on_mariadb
 def test_what_the_cell_changes_is_not_in_it(running: Subject) -> None:
     """No hash of a password leaves the instance, and none comes back with a moment."""

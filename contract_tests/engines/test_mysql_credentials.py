@@ -59,6 +59,7 @@ ROUTINES = (
 )
 
 
+@pytest.mark.nightly
 @on_mariadb
 def test_both_passwords_work_in_the_systems_own_client(running: Subject) -> None:
     command = shutil.which("mariadb") or shutil.which("mysql")

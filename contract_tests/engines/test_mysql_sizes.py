@@ -161,6 +161,7 @@ def _as(spec: Spec, version: str) -> Spec:
     return Spec(spec.engine, version, spec.size, spec.host, None, None, 86400.0)
 
 
+@pytest.mark.nightly
 @on_mariadb
 def test_data_goes_to_a_later_server_and_never_back(running: Subject) -> None:
     rows(running, "CREATE TABLE numbers AS SELECT 42 AS n")

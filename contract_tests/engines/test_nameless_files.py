@@ -110,6 +110,7 @@ def test_what_is_hidden_counts_too(hidden: str, tmp_path: Path) -> None:
             child.kill()
 
 
+@pytest.mark.nightly
 @newest_lent
 def test_sessions_of_an_engine_that_is_held_still_go_on(lent: Subject) -> None:
     process, data = lent.process, lent.site.data

@@ -100,6 +100,7 @@ def test_a_login_that_was_prepared_is_not_adopted(lent: Subject) -> None:
     assert ask(lent, MEMBERS) == [("app", "app_0"), ("app", "app_3")]
 
 
+@pytest.mark.nightly
 @newest_lent
 def test_a_tenants_role_in_the_place_of_a_login_is_renamed(lent: Subject) -> None:
     prepare(lent)

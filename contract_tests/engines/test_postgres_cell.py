@@ -97,6 +97,7 @@ def test_an_engine_that_outlived_its_cell_is_taken_over(rig: Rig) -> None:
     assert ask(rig, instance_id, "SELECT 2", rig.rotate(instance_id)) == 2
 
 
+@pytest.mark.nightly
 def test_an_overlap_that_ends_takes_the_login_away(rig: Rig) -> None:
     instance_id = order(rig, rotation_overlap_s=0)
     former = rig.reveal(instance_id)

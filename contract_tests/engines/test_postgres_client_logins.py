@@ -114,6 +114,7 @@ def test_a_database_in_an_encoding_that_no_client_knows_makes_way(
     assert "is not supported" not in capsys.readouterr().out
 
 
+@pytest.mark.nightly
 @newest_lent
 def test_what_else_keeps_a_client_out_costs_the_settings_and_not_the_rotation(
     lent: Subject, monkeypatch: pytest.MonkeyPatch
@@ -129,6 +130,7 @@ def test_what_else_keeps_a_client_out_costs_the_settings_and_not_the_rotation(
     assert not lent.works(lent.login)
 
 
+@pytest.mark.nightly
 @newest_lent
 def test_the_administrator_reads_names_in_an_encoding_without_a_conversion(lent: Subject) -> None:
     replace_app(lent, "mule", "MULE_INTERNAL")

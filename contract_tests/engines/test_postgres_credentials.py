@@ -89,6 +89,7 @@ def test_an_open_transaction_keeps_no_login_alive(lent: Subject) -> None:
     reading.close()
 
 
+@pytest.mark.nightly
 @newest_lent
 def test_a_login_that_rights_were_given_stays_without_a_way_in(lent: Subject) -> None:
     second, third = lent.new_login(), lent.new_login()

@@ -164,6 +164,7 @@ def test_data_that_is_damaged_is_not_taken_for_none(lent: Subject) -> None:
     assert value(lent, "SELECT n FROM t") == 1
 
 
+@pytest.mark.nightly
 @newest_lent
 def test_a_neighbours_log_is_not_copied_through_a_link(
     lent: Subject, folder: Path, tmp_path: Path

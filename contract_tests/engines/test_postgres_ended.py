@@ -64,6 +64,7 @@ def stray_in(running: Subject, login: Login, database: str) -> None:
         connection.execute("CREATE TABLE public.t (n int)")
 
 
+@pytest.mark.nightly
 @newest_lent
 def test_no_attack_of_the_corpus_outlives_a_rotation(lent: Subject) -> None:
     attacks = sequences("postgres", "rotation")
@@ -189,6 +190,7 @@ def test_what_cannot_be_interrupted_keeps_no_login_alive(running: Subject) -> No
     assert running.works(third)
 
 
+@pytest.mark.nightly
 @newest_lent
 def test_a_login_also_ends_while_the_server_recovers(lent: Subject) -> None:
     """Who holds it can crash a session of his, and the server goes on without a new start."""

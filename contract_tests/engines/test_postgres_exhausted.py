@@ -96,6 +96,7 @@ def test_a_lock_table_that_stays_full_is_noticed(lent: Subject) -> None:
     assert pulse is Health.FULL
 
 
+@pytest.mark.nightly
 @newest_lent
 def test_a_login_without_room_is_not_one_that_does_not_work(
     lent: Subject, monkeypatch: pytest.MonkeyPatch

@@ -78,6 +78,7 @@ def test_the_default_version_has_contrib_and_vectors(lent: Subject) -> None:
     assert {name for name, _ in USES} - {"uuid-ossp", "pgcrypto"} <= set(listed(lent))
 
 
+@pytest.mark.nightly
 @newest
 def test_statistics_of_statements_hold_none_of_ours(running: Subject) -> None:
     if "pg_stat_statements" not in listed(running):

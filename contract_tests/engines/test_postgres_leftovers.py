@@ -159,6 +159,7 @@ def check(subject: Subject, *, makes_roles: bool) -> None:
         connection.execute("SELECT * FROM public.mine, public.using")
 
 
+@pytest.mark.nightly
 @every_version_lent
 @pytest.mark.parametrize("act", one_in(2, [rotate, branch]))
 def test_nothing_a_superuser_left_stays_his(lent: Subject, act: Callable[[Subject], None]) -> None:

@@ -166,6 +166,7 @@ def test_a_database_that_is_gone_is_made_anew_beside_its_former_name(lent: Subje
     assert ask(lent, "SELECT * FROM kept") == []
 
 
+@pytest.mark.nightly
 @newest_lent
 def test_a_database_whose_removal_was_interrupted_is_made_anew(lent: Subject) -> None:
     """As by a time limit, or by whoever presses Ctrl-C."""
@@ -177,6 +178,7 @@ def test_a_database_whose_removal_was_interrupted_is_made_anew(lent: Subject) ->
     assert value(lent, "SELECT datconnlimit FROM pg_database WHERE datname = 'app'") == -1
 
 
+@pytest.mark.nightly
 @every_version_shared
 def test_what_would_lock_others_out_is_refused(shared: Subject) -> None:
     for statement in REFUSED:
@@ -186,6 +188,7 @@ def test_what_would_lock_others_out_is_refused(shared: Subject) -> None:
     assert lets_in(shared)
 
 
+@pytest.mark.nightly
 @newest_lent
 def test_what_keeps_nobody_out_is_kept(lent: Subject) -> None:
     for statement in KEPT:

@@ -101,6 +101,7 @@ def test_any_number_of_them_delays_no_rotation_for_long(
     ask(lent, "DROP ROLE quiet", third)
 
 
+@pytest.mark.nightly
 @newest_lent
 def test_a_name_of_any_bytes_keeps_no_credential_from_changing(lent: Subject) -> None:
     plain = "CREATE DATABASE plain ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0"

@@ -49,6 +49,7 @@ def test_the_cells_own_login_is_made_where_it_is_missing(lent: Subject) -> None:
     assert lent.works(lent.login)
 
 
+@pytest.mark.nightly
 @every_version_lent
 def test_a_password_that_a_trigger_sets_is_put_back(lent: Subject) -> None:
     new = lent.new_login()
@@ -108,6 +109,7 @@ def test_an_open_transaction_does_not_keep_a_changed_password(lent: Subject) -> 
     assert lent.works(new)
 
 
+@pytest.mark.nightly
 @newest_lent
 def test_nobody_works_out_more_iterations_than_the_cell_asked_for(lent: Subject) -> None:
     """Libpq does it without an end, and for a minute's work of the server it takes a minute."""

@@ -93,6 +93,7 @@ def test_nobody_is_let_in_without_the_password(lent: Subject) -> None:
         through(lent, ask)
 
 
+@pytest.mark.nightly
 @newest_shared
 def test_a_statement_ends_soon_after_its_client_has_gone(shared: Subject) -> None:
     """An owner's own connection, with the settings it is given."""

@@ -57,6 +57,7 @@ def test_counting_ends_whatever_the_owners_functions_catch(
     assert not (lent.site.directory / OWED).exists()
 
 
+@pytest.mark.nightly
 @newest_lent
 def test_a_rotation_ends_counting(lent: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
     driver = _owing(lent, monkeypatch)

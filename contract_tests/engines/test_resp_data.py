@@ -42,6 +42,7 @@ def administrator(subject: Subject) -> redis.Redis:
     return redis.Redis(unix_socket_path=path, username="menagerie", password=password)
 
 
+@pytest.mark.nightly
 def test_a_copy_gives_up_an_engine_that_answers_nobody(
     running: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -108,6 +108,7 @@ def test_a_call_is_found_wherever_it_stands_in_a_long_log(tmp_path: Path) -> Non
     assert functions.NOTHING in path.read_bytes()
 
 
+@pytest.mark.nightly
 def test_a_log_of_any_length_leaves_the_loop_to_others(tmp_path: Path) -> None:
     """Its owner decides how long it is: hundreds of megabytes on the smallest size."""
     path = tmp_path / "appendonly.aof"

@@ -31,6 +31,7 @@ class Disk:
         return self.counts
 
 
+@pytest.mark.nightly
 def test_what_takes_long_to_count_is_counted_less_often(
     subject: Subject, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,6 +35,7 @@ def left(mark: str) -> list[str]:
     return found
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("delays_ms", one_in(3, [(0, 3), (3, 12), (12, 40)]), ids=str)
 def test_a_tool_that_is_ended_leaves_nothing(
     host: Host, layout: Layout, delays_ms: tuple[int, int]
@@ -91,6 +92,7 @@ def test_a_tool_whose_start_is_broken_off_leaves_nothing(host: Host, layout: Lay
     assert left(mark) == []
 
 
+@pytest.mark.nightly
 def test_a_stream_whose_start_is_broken_off_leaves_nothing(host: Host, layout: Layout) -> None:
     """Such as a dump whose client is gone before its tool has said a word."""
     site = layout.site("inst_01JD0000000000000000000T02", UID + 11)

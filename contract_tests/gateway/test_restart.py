@@ -109,6 +109,7 @@ def runs(process: psutil.Process) -> bool:
         return False
 
 
+@pytest.mark.nightly
 def test_a_second_gateway_on_the_same_port_is_an_error(
     make_gateway: MakeGateway, tmp_path: Path
 ) -> None:

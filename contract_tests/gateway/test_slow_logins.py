@@ -59,6 +59,7 @@ def trickle(connection: ssl.SSLSocket, data: bytes) -> None:
             assert time.monotonic() - began_at < WAIT_S, "it was let go on"
 
 
+@pytest.mark.nightly
 def test_a_login_of_mysql_byte_by_byte_has_an_end(
     make_gateway: MakeGateway, mariadb: MariaDb
 ) -> None:

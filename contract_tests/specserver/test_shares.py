@@ -155,6 +155,7 @@ def test_a_waiter_cancelled_as_it_is_replaced_gives_nothing_back() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.nightly
 def test_hundreds_of_strangers_leave_half_to_those_known() -> None:
     """500 addresses, each with several requests under way; no place is free to one more."""
 

@@ -161,6 +161,7 @@ def test_an_answer_that_comes_byte_by_byte_has_an_end(
     assert time.monotonic() - started < 25, "and not after the 30 s that it sends for"
 
 
+@pytest.mark.nightly
 def test_of_a_slow_cells_acts_one_finds_out_how_it_is(
     server: Server, client: HttpCell, monkeypatch: pytest.MonkeyPatch
 ) -> None:

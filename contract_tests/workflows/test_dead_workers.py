@@ -55,6 +55,7 @@ def gate(stage: Stage, tmp_path: Path) -> Iterator[Gate]:
     made.out.touch()
 
 
+@pytest.mark.nightly
 @pytest.mark.exclusive  # it holds a promised time
 def test_a_step_of_a_killed_worker_is_taken_over_within_two_seconds(
     stage: Stage, gate: Gate, workers: Workers

@@ -125,6 +125,7 @@ def test_what_asks_strangers_has_a_quarter_of_the_threads(bench: Bench) -> None:
     assert bench.ran.count("hung") == 10
 
 
+@pytest.mark.nightly
 def test_one_organizations_questions_leave_a_place_to_others(bench: Bench) -> None:
     """However many of its instances have a name server that never answers."""
     ask = asking(bench)

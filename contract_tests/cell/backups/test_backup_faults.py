@@ -294,6 +294,7 @@ def small_store(tmp_path: Path) -> Iterator[Path]:
         yield disk
 
 
+@pytest.mark.nightly
 def test_a_full_store_is_told_and_keeps_nothing(
     make_rig: Callable[..., Rig], small_store: Path
 ) -> None:
@@ -319,6 +320,7 @@ def test_a_full_store_is_told_and_keeps_nothing(
     assert rig.action(instance_id, "back-up", body)["backup_id"] == body["backup_id"]
 
 
+@pytest.mark.nightly
 def test_an_erasure_ends_a_backup_that_is_being_made(light_rig: Rig) -> None:
     instance_id = light_rig.make()
     fill(light_rig, instance_id, 60)
@@ -341,6 +343,7 @@ def test_an_erasure_ends_a_backup_that_is_being_made(light_rig: Rig) -> None:
     assert not list((light_rig.home / "instances").glob("inst_verify_*"))
 
 
+@pytest.mark.nightly
 def test_an_erasure_is_done_once_the_store_is_back(
     make_rig: Callable[..., Rig], tmp_path: Path
 ) -> None:

@@ -250,6 +250,7 @@ def test_a_cell_without_a_second_store_says_so(light_rig: Rig) -> None:
     assert copied(light_rig, instance_id) == {}
 
 
+@pytest.mark.nightly
 def test_a_lost_first_store_is_made_up_for(make_rig: Callable[..., Rig], tmp_path: Path) -> None:
     first = tmp_path / "first"
     first.mkdir()
@@ -270,6 +271,7 @@ def test_a_lost_first_store_is_made_up_for(make_rig: Callable[..., Rig], tmp_pat
     assert files(tmp_path / "second") == {}
 
 
+@pytest.mark.nightly
 def test_a_second_store_that_was_away_is_caught_up_with(
     make_rig: Callable[..., Rig], tmp_path: Path
 ) -> None:

@@ -110,6 +110,7 @@ def test_a_dump_has_everything_in_the_engines_own_form(
     assert left_beside(shared_rig, source.instance_id) == set()
 
 
+@pytest.mark.nightly
 def test_another_database_is_dumped_by_its_name_and_nothing_else(
     postgres: Hosted, tmp_path: Path
 ) -> None:
@@ -143,6 +144,7 @@ def test_a_dump_has_no_more_rights_than_the_owner(postgres: Hosted) -> None:
     assert got(postgres.rig, postgres.instance_id, "dump").status_code == 200
 
 
+@pytest.mark.nightly
 def test_a_dump_that_fails_in_its_middle_is_broken_off(postgres: Hosted) -> None:
     rig, instance_id = postgres.rig, postgres.instance_id
     sql(postgres, *LARGE)

@@ -15,6 +15,7 @@ NIGHTLY = pytest.mark.nightly
 ENGINES = ["mariadb", *(pytest.param(each, marks=NIGHTLY) for each in ("valkey", "redis"))]
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_any_second_comes_back(archiving_rig: Rig, engine: str) -> None:

@@ -150,6 +150,7 @@ def test_until_then_nothing_of_it_is_started_copied_or_replaced(
     assert not list(Path(cell.settings["backup_store_url"][7:]).rglob("manifest"))
 
 
+@pytest.mark.nightly
 def test_a_cell_that_knew_nothing_takes_the_key_by_the_recovery_key(
     make_rig: MakeRig, former: Rig
 ) -> None:

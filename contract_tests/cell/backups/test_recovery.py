@@ -214,6 +214,7 @@ def test_it_is_turned_off_and_on(archiving_rig: Rig, engine: str) -> None:
     archiving_rig.action(one.instance_id, "erase")
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(400)
 def test_an_owner_has_no_hand_in_it(archiving_rig: Rig) -> None:
     one = Archived.make(archiving_rig)

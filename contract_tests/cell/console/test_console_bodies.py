@@ -72,6 +72,7 @@ def test_what_is_held_at_a_time_is_bounded(*, several: bool) -> None:
     assert asyncio.run(read(bodies, BYTES_MAX)).content
 
 
+@pytest.mark.nightly
 def test_a_large_statement_needs_the_session(sql_rig: Rig) -> None:
     browser = Browser(sql_rig, sql_rig.make())
     browser.load()

@@ -147,6 +147,7 @@ def test_an_engine_that_ended_says_so_before_it_is_back(make_rig: Callable[..., 
     assert seen["status_reason"].startswith("started again at ")
 
 
+@pytest.mark.nightly
 def test_an_engine_that_does_not_get_ready_says_so_within_ten_seconds(rig: Rig) -> None:
     instance_id = rig.make()
     rig.action(instance_id, "pause")
@@ -352,6 +353,7 @@ def test_a_stopped_cell_leaves_no_sockets_outside_its_home(tmp_path: Path) -> No
         rig.destroy()
 
 
+@pytest.mark.nightly
 def test_a_credential_that_an_engine_did_not_take_is_told_again(shared_rig: Rig) -> None:
     """What is revealed after a rotation that failed works as soon as it can."""
     instance_id = shared_rig.make()

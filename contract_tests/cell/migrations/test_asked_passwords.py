@@ -65,6 +65,7 @@ def test_no_password_is_sent_in_clear(migrating: Rig, instance_id: str, when: st
     assert "in clear" in seen["reason"], seen["reason"]
 
 
+@pytest.mark.nightly
 def test_a_server_that_is_known_gets_it(
     migrating: Rig, instance_id: str, source: SourceServer, shop: SourceDatabase
 ) -> None:

@@ -48,6 +48,7 @@ def gate(rig: Rig, instance_id: str) -> Iterator[None]:
     ask(rig, instance_id, "DROP ROLE gate", "postgres")
 
 
+@pytest.mark.nightly
 def test_a_copy_is_cancelled_at_any_point(
     migrating: Rig, instance_id: str, shop: SourceDatabase
 ) -> None:

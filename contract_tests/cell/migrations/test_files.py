@@ -186,6 +186,7 @@ def test_what_was_written_meanwhile_stays(
     status_is(migrating, valkey_id, sent(migrating, valkey_id, dumped), "completed")
 
 
+@pytest.mark.nightly
 def test_what_an_engine_does_not_take_is_told(
     migrating: Rig, valkey_id: str, duckdb_id: str
 ) -> None:
@@ -233,6 +234,7 @@ def test_it_is_cancelled_while_it_is_tried(migrating: Rig, valkey_id: str, dumpe
     assert not [path for path in left.iterdir() if path.name.startswith("inst_verify_")]
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(200)
 def test_what_is_archived_goes_on_with_the_file(migrating: Rig, dumped: bytes) -> None:
     """The chain of the data before ends, and nothing of it is told to be lost."""

@@ -178,6 +178,7 @@ def test_without_a_database_all_come_under_their_names(
     other.ask(f"DROP DATABASE {other.name}")
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(200)
 def test_what_the_source_refuses_is_told(
     migrating: Rig, lasting_id: str, mariadb_shop: MariaDBDatabase

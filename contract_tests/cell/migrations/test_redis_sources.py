@@ -78,6 +78,7 @@ def test_a_running_server_is_copied(migrating: Rig, valkey_id: str, source: Redi
         assert first.dbsize() == 20_000
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(200)
 def test_what_the_source_refuses_is_told(
     migrating: Rig, valkey_id: str, source: RedisServer

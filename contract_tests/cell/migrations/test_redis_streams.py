@@ -240,6 +240,7 @@ def synced(rig: Rig, instance_id: str, source: ReplicatingSource) -> str:
     return migration_id
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_hostile_commands_end_it(migrating: Rig, target_id: str, rdb: bytes) -> None:
     for content, told in (
@@ -320,6 +321,7 @@ def refused(rig: Rig, instance_id: str, migration_id: str) -> Any:
     return seen if seen["status"] == "syncing" and seen["reason"] else None
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_a_difference_is_named(migrating: Rig, target_id: str, rdb: bytes) -> None:
     with replicating(rdb) as source:

@@ -270,6 +270,7 @@ def _taken(folder: Any) -> int:
     return found
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_what_would_go_wrong_is_found_before(
     migrating: Rig, target_id: str, source: RedisServer

@@ -71,6 +71,7 @@ def test_a_file_of_each_format_is_restored_as_the_owner(
     assert not (migrating.home / "instances" / instance_id / "migration").exists()
 
 
+@pytest.mark.nightly
 def test_a_large_file_is_sent_in_parts_and_goes_on_where_it_ended(
     migrating: Rig, instance_id: str, shop: SourceDatabase
 ) -> None:
@@ -153,6 +154,7 @@ def test_of_two_that_send_at_once_nothing_is_mixed(
     assert seen["verification"]["rows_compared"] == 6000
 
 
+@pytest.mark.nightly
 def test_a_part_that_never_arrives_holds_no_place(
     migrating: Rig, instance_id: str, files: dict[str, bytes]
 ) -> None:

@@ -35,6 +35,7 @@ def test_the_guides_python_works(queues: Queues, monkeypatch: pytest.MonkeyPatch
     assert (shown["total_messages"], shown["depth"], shown["hidden"]) == (1, 0, 0)
 
 
+@pytest.mark.nightly
 def test_the_client_of_pgmq_works(shared_rig: Rig, queues: Queues) -> None:
     from pgmq import PGMQueue  # noqa: PLC0415 - slow to import
 

@@ -55,6 +55,7 @@ def test_an_error_of_any_length_is_told_in_short(queues: Queues) -> None:
         assert len(answer.content) < SMALL_BYTES
 
 
+@pytest.mark.nightly
 def test_notices_without_end_are_not_waited_for(queues: Queues) -> None:
     forever = "LOOP RAISE WARNING '%', repeat('x', 100000); END LOOP"
     say(queues, METRICS % forever)

@@ -170,6 +170,7 @@ def test_ids_go_on_after_a_crash(shared_rig: Rig, version: str | None) -> None:
     check_emptied(queues, UNLOGGED)
 
 
+@pytest.mark.nightly
 def test_queues_of_an_earlier_version_keep_their_ids_from_now_on(shared_rig: Rig) -> None:
     queues = make(shared_rig)
     persistence = "SELECT relpersistence::text FROM pg_class WHERE relname = %s"

@@ -151,6 +151,7 @@ def test_retention_keeps_what_the_window_needs(stage: Stage, instance: Instance)
     assert found == {40: "deleted", 33: "deleted", 8: "completed", 6: "completed"}
 
 
+@pytest.mark.nightly
 def test_so_does_the_bound_on_what_is_stored(stage: Stage, instance: Instance) -> None:
     made = archived(stage, instance, 9, 8, 6, 5)
     with stage.database.write() as db:

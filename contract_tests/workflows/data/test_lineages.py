@@ -64,6 +64,7 @@ def test_what_the_plan_leaves_no_room_for_goes_with_what_builds_on_it(
     assert stage.cell.stored(instance.id) == made
 
 
+@pytest.mark.nightly
 def test_what_its_cell_keeps_for_others_is_not_taken_for_gone(
     stage: Stage, instance: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:

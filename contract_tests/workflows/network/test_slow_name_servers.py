@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from sqlalchemy import select
 
 from contract_tests.name_server import NameServer
@@ -34,6 +35,7 @@ def status(stage: Stage, hostname: str) -> str:
         return db.scalars(select(Domain.status).where(Domain.hostname == hostname)).one()
 
 
+@pytest.mark.nightly
 def test_a_good_name_waits_for_no_more_than_some_look_ups(stage: Stage) -> None:
     """However many names were asked for before it."""
     names = NameServer()
