@@ -11,8 +11,9 @@ from contract_tests.databases import DIALECTS
 from contract_tests.order import room_of
 
 # What these rooms and files show does not depend on the database, or in hundreds of cases alike.
-# That both are alike is shown in storage/, and here by what is marked `every_database`. By day each
-# other test runs on one of them, half of the tests on either; at night on both.
+# That both are alike is shown in storage/, and here by what is marked `every_database`. By day all
+# other tests of a file run on one of them, which they share, half of the files on either; at night
+# on both.
 OF_DATABASES: Final = frozenset({"api", "boundary", "workflows"})
 # These ask the same of each engine, through the same code but for a client or a driver, which
 # engines/test_contract.py holds to its promises by day: here each test has one engine by day.
@@ -41,7 +42,7 @@ def one_in(step: int, values: Iterable[Any], *, several: bool = False) -> list[A
 
 def take_turns(items: Iterable[pytest.Item]) -> None:
     """Leave to the night all but one of the tests that differ in such a kind alone."""
-    cases: dict[str, dict[str, pytest.Item]] = defaultdict(dict)
+    cases: dict[tuple[str, str], dict[str, pytest.Item]] = defaultdict(dict)
     for item in items:
         room = room_of(item.path)
         of = {room, f"{room}/{item.path.stem}"}
@@ -49,10 +50,11 @@ def take_turns(items: Iterable[pytest.Item]) -> None:
             kind = _kind(item, kinds)
             if kind and not files.isdisjoint(of) and not _is_nightly(item):
                 case = "-".join(part for part in item.nodeid.split(kind) if part)
-                cases[case][kind] = item
-    for case, of_kinds in cases.items():
+                alike = item.nodeid.partition("::")[0] if kinds is DIALECTS else case
+                cases[case, alike][kind] = item
+    for (_, alike), of_kinds in cases.items():
         kinds_in_order = sorted(of_kinds)
-        kept = kinds_in_order[crc32(case.encode()) % len(kinds_in_order)]
+        kept = kinds_in_order[crc32(alike.encode()) % len(kinds_in_order)]
         for kind, item in of_kinds.items():
             if kind != kept and item.get_closest_marker("every_database") is None:
                 item.add_marker(pytest.mark.nightly)

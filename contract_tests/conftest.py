@@ -120,6 +120,11 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+def pytest_sessionfinish() -> None:
+    # Pytest looks through all that is left ten times, which takes seconds.
+    gc.freeze()
+
+
 @pytest.fixture(scope="session")
 def databases() -> Iterator[Databases]:
     made = Databases()

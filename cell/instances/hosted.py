@@ -53,6 +53,7 @@ class HostedInstance(InstanceState):
         super().__init__(record)
         self.site = site
         self.driver = driver
+        self._ceiling_share = driver.ceiling_share if isinstance(driver, WritesAnew) else 1.0
         self.lock = asyncio.Lock()
         # While this is set, whoever has the lock lets logins be changed, by one at a time.
         self.lets_logins_change = asyncio.Event()
@@ -117,8 +118,8 @@ class HostedInstance(InstanceState):
         return self.ceiling_of(self.record.spec.size)
 
     def ceiling_of(self, size: Size) -> int:
-        share = self.driver.ceiling_share if isinstance(self.driver, WritesAnew) else 1.0
-        return int(size.ceiling_bytes * share)
+        # Asked each second: to look for what a protocol has would take longer than all else then.
+        return int(size.ceiling_bytes * self._ceiling_share)
 
     def touch(self, for_s: float = 0.0) -> None:
         """It is used, now and for so long, in another way than through the gateway."""

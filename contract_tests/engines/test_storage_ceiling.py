@@ -4,7 +4,6 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -44,10 +43,11 @@ def test_duckdb_may_write_what_stays_of_its_data_once_more(tmp_path: Path) -> No
     """Its checkpoint does so after a deletion, and must be able to where the storage is full."""
     layout = Layout.make(tmp_path / "cell")
     driver = DuckDB(Host(str(layout.home), "open", (), confine=False, key=b"k"))
-    instance: Any = SimpleNamespace(driver=driver)
+    unused: Any = None
+    instance = HostedInstance(unused, unused, driver)
     for storage_bytes in (10**9, 10**12):
         size = Size("s0", 1.0, 10**9, storage_bytes, 10)
-        assert HostedInstance.ceiling_of(instance, size) >= 2 * storage_bytes
+        assert instance.ceiling_of(size) >= 2 * storage_bytes
 
 
 def full(rig: Rig, instance_id: str, engine: str) -> dict[str, Any] | None:
