@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cell.instances.reasons import for_owner
 from cell.migrations.addresses import SourceHost, is_allowed
 from cell.migrations.conduit import Conduit
 from cell.migrations.errors import SourceUnreachableError
@@ -108,3 +109,17 @@ def test_a_name_server_that_does_not_answer_holds_one_thread(
     finally:
         answering.set()
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("host", "told"),
+    [
+        ("127.0.0.1", "the source has an address"),
+        ("::1", "the source has an address"),
+        ("localhost", "the host localhost of the source leads to an address"),
+    ],
+)
+def test_what_is_refused_is_told_without_an_address(host: str, told: str) -> None:
+    with pytest.raises(SourceUnreachableError, match=f"^{told} that this cell") as refused:
+        asyncio.run(SourceHost(host, 5432, ()).address())
+    assert for_owner(str(refused.value)) == str(refused.value)
