@@ -6,7 +6,6 @@ The copy is put into the instance, and its owner's session takes the changes the
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,6 +18,7 @@ from cell.instances.verification import ScratchInstance
 from cell.migrations import spool
 from cell.migrations.errors import FollowError, MigrationError, NotCaughtUpError
 from cell.migrations.files import NOTHING, WRITTEN
+from cell.migrations.lag import SourceLag
 from cell.migrations.mysql import binlog_stream, digests, resting, session, sync_target
 from cell.migrations.mysql.digests import TableDigest
 from cell.migrations.mysql.follower import NOWHERE, BinlogFollower
@@ -36,8 +36,6 @@ LOOK_EVERY_S: Final = 1.0
 PUT_WITHIN_S: Final = 120.0
 BACK_WITHIN_S: Final = 60.0
 CAUGHT_UP_WITHIN_S: Final = 600.0
-SAMPLES_MAX: Final = 3600
-"""Of where the source was, one a second."""
 SNAPSHOT: Final = (
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
     "START TRANSACTION WITH CONSISTENT SNAPSHOT",
@@ -53,7 +51,7 @@ class MySQLSyncMigration(MySQLCopyMigration):
     def __post_init__(self) -> None:
         self._running: BinlogFollower | None = None
         self._file_bytes = 0
-        self._reached: deque[tuple[float, LogPlace]] = deque(maxlen=SAMPLES_MAX)
+        self._lag = SourceLag[LogPlace]()
 
     @property
     def _made(self) -> str:
@@ -175,13 +173,10 @@ class MySQLSyncMigration(MySQLCopyMigration):
     def _look(self, there: LogPlace) -> None:
         here, now = self._follower.place, time.time()
         progress = self.work.record.progress = self.work.record.progress or MigrationProgress()
-        self._reached.append((now, there))
-        while len(self._reached) > 1 and self._reached[0][1] <= here:
-            self._reached.popleft()
         progress.lag_bytes = progress.lag_s = None
         if here != NOWHERE:
             progress.lag_bytes = self._bytes_between(here, there)
-            progress.lag_s = round(now - self._reached[0][0], 1) if here < there else 0.0
+            progress.lag_s = self._lag.seconds(now, here, there)
         progress.updated_at = now
         self.work.tell(self._follower.reason, self.refused)
 

@@ -7,7 +7,6 @@ condensed on a scratch engine, as is all that is to become the instance's data.
 import asyncio
 import contextlib
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +23,7 @@ from cell.instances.verification import ScratchInstance
 from cell.migrations import spool
 from cell.migrations.errors import MigrationError, NotCaughtUpError
 from cell.migrations.files import NEW, NOTHING, TRIED
+from cell.migrations.lag import SourceLag
 from cell.migrations.record import MigrationProgress
 from cell.migrations.redis import comparing
 from cell.migrations.redis.comparing import Comparison
@@ -44,8 +44,6 @@ LOOK_EVERY_S: Final = 1.0
 CAUGHT_UP_WITHIN_S: Final = 600.0
 CONDENSED_AGAIN_S, FAILED_AGAIN_S = 5.0, 30.0
 KNOWN_WITHIN_S: Final = 60.0
-SAMPLES_MAX: Final = 3600
-"""Of where the source was, one a second."""
 
 
 @dataclass
@@ -60,7 +58,7 @@ class RedisSyncMigration(RedisCopyMigration):
         # Whether something was removed after what was compared.
         self._deletes = False
         self._next_condensing = 0.0
-        self._reached: deque[tuple[float, int]] = deque(maxlen=SAMPLES_MAX)
+        self._lag = SourceLag[int]()
 
     @property
     def _file(self) -> Path:
@@ -157,11 +155,8 @@ class RedisSyncMigration(RedisCopyMigration):
         else:
             progress = record.progress = record.progress or MigrationProgress()
             now, here = time.time(), follower.offset
-            self._reached.append((now, there))
-            while len(self._reached) > 1 and self._reached[1][1] <= here:
-                self._reached.popleft()
             progress.lag_bytes = max(0, there - here)
-            progress.lag_s = round(now - self._reached[0][0], 1) if progress.lag_bytes else 0.0
+            progress.lag_s = self._lag.seconds(now, here, there)
             progress.updated_at = now
         self.work.tell(reason, self.refused)
 
