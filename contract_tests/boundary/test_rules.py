@@ -58,7 +58,11 @@ RATES = "default, unauthenticated, authentication, reveal"
             "org:write is held in the org, so its scope is org and not team",
         ),
         (
-            {"authorize": {"permission": "logs:read", "scope": "org"}},
+            {"authorize": {"permission": "org:read"}},
+            "it changes something, and org:read is to read; say x-locks: [] if it does not",
+        ),
+        (
+            {"authorize": {"permission": "logs:read", "scope": "org"}, "locks": []},
             "logs:read is held in the team, so its scope is team and not org",
         ),
         ({"audit": None}, "x-audit is missing"),
@@ -118,7 +122,7 @@ def test_what_a_cell_does_has_no_events_of_a_transaction() -> None:
     "changes",
     [
         {"authorize": {"permission": "org:write", "scope": "org"}},
-        {"authorize": {"permission": "logs:read", "scope": "team"}},
+        {"authorize": {"permission": "logs:read", "scope": "team"}, "locks": []},
         {"authorize": {"permission": "none"}, "security": []},
         {"password": "password", "code": "code", "rate_limit": "authentication"},
         {"audit": "none", "audit_reason": "it changes nothing that lasts"},

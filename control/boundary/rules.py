@@ -148,6 +148,7 @@ def _faults(
 ) -> Iterator[str]:
     yield from subjects.faults(path, method, extensions)
     yield from _authorize_faults(path, extensions.get("x-authorize"), security)
+    yield from _reading_faults(method, extensions)
     audit = extensions.get("x-audit")
     if method not in READING and not isinstance(audit, str):
         yield "x-audit is missing"
@@ -197,6 +198,14 @@ def _authorize_faults(path: str, authorize: Any, security: list[dict[str, Any]])
     if authorize.get("session") == "user" and "api_key" in schemes:
         yield "x-authorize requires a user session, but security allows API keys"
     yield from _scope_faults(permission, authorize.get("scope"))
+
+
+def _reading_faults(method: str, extensions: Mapping[str, Any]) -> Iterator[str]:
+    authorize = extensions.get("x-authorize")
+    permission = str(authorize.get("permission")) if isinstance(authorize, Mapping) else ""
+    changes = method not in READING and extensions.get("x-locks") != []
+    if changes and permission.endswith(":read"):
+        yield f"it changes something, and {permission} is to read; say x-locks: [] if it does not"
 
 
 def _scope_faults(permission: Any, scope: str | None) -> Iterator[str]:
