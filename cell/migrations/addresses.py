@@ -96,8 +96,7 @@ def _allowed(host: str, found: list[Any], excepted: tuple[str, ...]) -> str:
         if is_allowed(address, excepted):
             return address
     # Owners are shown no addresses, so one that they gave is not repeated.
-    is_address = any(host.strip("[]") == each for each in addresses)
-    told = "the source has" if is_address else f"the host {host} of the source leads to"
+    told = "the source has" if host in addresses else f"the host {host} of the source leads to"
     raise SourceUnreachableError(
         f"{told} an address that this cell does not connect to; the source must have a public "
         "address, or be in a network that the cell's settings allow"

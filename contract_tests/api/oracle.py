@@ -39,14 +39,15 @@ class Oracle:
 
     def __init__(self) -> None:
         self._requests, self._responses = validators(document().raw, _READ)
-        self._members = Members()
+        self._operations = Operations()
         self.checked = 0
 
     def check(self, request: httpx.Request, response: httpx.Response) -> None:
         """Raises OracleError: for a request taken that is invalid, or an answer that is."""
         if request.method in {"HEAD", "OPTIONS"}:
             return
-        if self._members.operation(request) is None or _is_nowhere(response):
+        operation = self._operations.find(request)
+        if operation is None or _is_nowhere(response):
             # Not an operation: the document has nothing to say, beyond the form of errors.
             return
         asked = _request(request)
@@ -55,16 +56,16 @@ class Oracle:
         faults = [] if response.status_code in _REFUSALS else self._faults(asked)
         if faults:
             raise OracleError(f"{what}, and the request is invalid: {_words(faults)}")
-        self.checked += 1
         wrong = list(self._responses.iter_errors(asked, _response(response)))
         if any(isinstance(fault, PathError) for fault in wrong):
             # Of a slash that is encoded, openapi-core makes another path.
             return
+        self.checked += 1
         if wrong:
             raise OracleError(f"{what}: {_words(wrong)}: {response.text[:2000]}")
-        if unexplained := self._members.unexplained(request, response):
+        if unexplained := _unexplained(operation, response):
             raise OracleError(f"{what}: its description does not name the code {unexplained}")
-        secrets = list(self._members.undocumented(request, response))
+        secrets = list(_undocumented(operation, response))
         if secrets:
             raise OracleError(f"{what} shows what the document does not know: {secrets}")
 
@@ -89,41 +90,16 @@ class OracleTransport(httpx.AsyncBaseTransport):
         return response
 
 
-class Members:
-    """Finds codes of problems that the document does not name, and members that it does not know.
-
-    Response schemas are open, so that members may be added; no validator would complain.
-    """
+class Operations:
+    """What the document says of each, by the path and method of a request."""
 
     def __init__(self) -> None:
         self._operations = [
             (path.split("/"), method, found) for path, method, found in document().operations()
         ]
 
-    def undocumented(self, request: httpx.Request, response: httpx.Response) -> Iterator[str]:
-        media_type = response.headers.get("content-type", "")
-        if media_type not in _JSON:
-            return
-        operation = self._known(request)
-        content = operation["responses"][str(response.status_code)]["content"]
-        yield from _unknown([content[media_type]["schema"]], response.json(), "")
-
-    def unexplained(self, request: httpx.Request, response: httpx.Response) -> str | None:
-        """The code of a refusal, unless the document says when this operation answers so."""
-        if response.status_code not in _REFUSALS:
-            return None
-        described = self._known(request)["responses"][str(response.status_code)]
-        example = described["content"]["application/problem+json"]["example"]
-        code: str = response.json()["code"]
-        return None if code == example["code"] or f"`{code}`" in described["description"] else code
-
-    def _known(self, request: httpx.Request) -> dict[str, Any]:
-        found = self.operation(request)
-        assert found is not None
-        return found
-
-    def operation(self, request: httpx.Request) -> dict[str, Any] | None:
-        """The one that is asked for; None where there is none with that path and method."""
+    def find(self, request: httpx.Request) -> dict[str, Any] | None:
+        """None where there is none with that path and method."""
         parts = request.url.raw_path.partition(b"?")[0].decode().split("/")
         fitting = [
             (sum(one.startswith("{") for one in path), operation)
@@ -131,6 +107,28 @@ class Members:
             if method == request.method and _fits(path, parts)
         ]
         return min(fitting, key=lambda one: one[0])[1] if fitting else None
+
+
+def _undocumented(operation: dict[str, Any], response: httpx.Response) -> Iterator[str]:
+    """Members that the document does not know.
+
+    Response schemas are open, so that members may be added; no validator would complain.
+    """
+    media_type = response.headers.get("content-type", "")
+    if media_type not in _JSON:
+        return
+    content = operation["responses"][str(response.status_code)]["content"]
+    yield from _unknown([content[media_type]["schema"]], response.json(), "")
+
+
+def _unexplained(operation: dict[str, Any], response: httpx.Response) -> str | None:
+    """The code of a refusal, unless the document says when this operation answers so."""
+    if response.status_code not in _REFUSALS:
+        return None
+    described = operation["responses"][str(response.status_code)]
+    example = described["content"]["application/problem+json"]["example"]
+    code: str = response.json()["code"]
+    return None if code == example["code"] or f"`{code}`" in described["description"] else code
 
 
 def _fits(template: list[str], parts: list[str]) -> bool:

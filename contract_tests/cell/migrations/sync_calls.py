@@ -5,6 +5,8 @@ import signal
 from contextlib import suppress
 from typing import Any
 
+import httpx
+
 from contract_tests.cell.migrations.migration_calls import observed, path_of, status_is
 from contract_tests.cell.rig import Rig, until
 
@@ -19,14 +21,16 @@ def level(rig: Rig, instance_id: str, migration_id: str) -> None:
     until(is_level, "the instance is level")
 
 
-def asked_to_cut_over(rig: Rig, instance_id: str, migration_id: str, way_back_s: int = 0) -> int:
-    """The status of the answer."""
+def ask_to_cut_over(
+    rig: Rig, instance_id: str, migration_id: str, way_back_s: int = 0
+) -> httpx.Response:
     path = f"{path_of(instance_id, migration_id)}/actions/cutover"
-    return rig.act("POST", path, {"keep_way_back_s": way_back_s}).status_code
+    return rig.act("POST", path, {"keep_way_back_s": way_back_s})
 
 
-def cut_over(rig: Rig, instance_id: str, migration_id: str) -> None:
-    assert asked_to_cut_over(rig, instance_id, migration_id) == 200
+def cut_over(rig: Rig, instance_id: str, migration_id: str, way_back_s: int = 0) -> None:
+    answer = ask_to_cut_over(rig, instance_id, migration_id, way_back_s)
+    assert answer.status_code == 200, answer.text
 
 
 def completed(rig: Rig, instance_id: str, migration_id: str) -> dict[str, Any]:

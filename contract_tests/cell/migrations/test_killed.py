@@ -50,7 +50,7 @@ def has_ended(rig: Rig, instance_id: str, migration_id: str) -> bool:
     """A sync that was thrown back is cut over again."""
     seen = observed(rig, instance_id, migration_id)
     if seen["status"] == "syncing":
-        sync_calls.asked_to_cut_over(rig, instance_id, migration_id)
+        sync_calls.ask_to_cut_over(rig, instance_id, migration_id)
     return seen["status"] in ENDED
 
 

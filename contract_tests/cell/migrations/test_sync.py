@@ -20,7 +20,7 @@ from contract_tests.cell.migrations.migration_calls import (
     unchanged,
 )
 from contract_tests.cell.migrations.source_server import PASSWORD, SourceDatabase
-from contract_tests.cell.migrations.sync_calls import asked_to_cut_over
+from contract_tests.cell.migrations.sync_calls import cut_over
 from contract_tests.cell.rig import Rig, until
 
 pytestmark = pytest.mark.usefixtures("emptied")
@@ -102,7 +102,7 @@ def test_nothing_is_lost_that_a_writer_was_told_is_there(
     until(caught_up, "it has caught up")
     written = writer.stop()
     assert written > 0
-    assert asked_to_cut_over(migrating, instance_id, migration_id) == 200
+    cut_over(migrating, instance_id, migration_id)
     seen = status_is(migrating, instance_id, migration_id, "completed")
     assert seen["verification"]["differences"] == []
     assert seen["verification"]["tables_compared"] == 4
@@ -121,7 +121,7 @@ def test_nothing_is_lost_that_a_writer_was_told_is_there(
     assert shop.left() == []
     unsubscribed(migrating, instance_id)
     # Again it changes nothing.
-    assert asked_to_cut_over(migrating, instance_id, migration_id) == 200
+    cut_over(migrating, instance_id, migration_id)
 
 
 # What somebody left who had a credential for a while: it runs in whatever reads or writes a row.
@@ -181,7 +181,7 @@ def test_code_of_a_former_holder_never_becomes_the_next_login(
     migrating.rotate(instance_id, overlap_s=0)
     with client(migrating, instance_id) as connected:
         shop.ask("INSERT INTO lured VALUES (1)")
-        assert asked_to_cut_over(migrating, instance_id, migration_id) == 200
+        cut_over(migrating, instance_id, migration_id)
         status_is(migrating, instance_id, migration_id, "completed")
         # Of the former database; no client stays connected to it.
         with pytest.raises(psycopg.OperationalError):
@@ -201,7 +201,7 @@ def test_a_cutover_waits_for_the_end_of_writing(
     # As somebody would who writes into both.
     database = f"migration_{migration_id[4:].lower()}"
     ask(migrating, instance_id, "INSERT INTO stock VALUES (5000, 1)", database)
-    assert asked_to_cut_over(migrating, instance_id, migration_id) == 200
+    cut_over(migrating, instance_id, migration_id)
     until(
         lambda: "differ" in (observed(migrating, instance_id, migration_id)["reason"] or ""),
         "the cutover is refused",
@@ -209,7 +209,7 @@ def test_a_cutover_waits_for_the_end_of_writing(
     seen = status_is(migrating, instance_id, migration_id, "syncing")
     assert seen["verification"]["differences"][0]["object"] == "public.stock"
     ask(migrating, instance_id, "DELETE FROM stock WHERE item = 5000", database)
-    assert asked_to_cut_over(migrating, instance_id, migration_id) == 200
+    cut_over(migrating, instance_id, migration_id)
     status_is(migrating, instance_id, migration_id, "completed")
     assert shop.left() == []
 
@@ -221,7 +221,7 @@ def test_a_changed_schema_is_found_at_the_cutover(
     shop.ask(SCHEMA)
     migration_id = syncing(migrating, instance_id, shop)
     shop.ask("ALTER TABLE stock ADD COLUMN place text")
-    assert asked_to_cut_over(migrating, instance_id, migration_id) == 200
+    cut_over(migrating, instance_id, migration_id)
     seen = status_is(migrating, instance_id, migration_id, "failed")
     assert "schema of the source was changed" in seen["reason"]
     assert shop.left() == []
@@ -285,7 +285,7 @@ def test_a_migration_goes_on_through_rotations(migrating: Rig, shop: SourceDatab
     for _ in range(5):
         migrating.rotate(instance_id, overlap_s=0)
     status_is(migrating, instance_id, migration_id, "syncing")
-    assert asked_to_cut_over(migrating, instance_id, migration_id) == 200
+    cut_over(migrating, instance_id, migration_id)
     for _ in range(5):
         migrating.rotate(instance_id, overlap_s=0)
     seen = status_is(migrating, instance_id, migration_id, "completed")
@@ -326,7 +326,7 @@ def test_a_cancel_after_the_cutover_comes_too_late(
     shop.ask(SCHEMA)
     migration_id = syncing(migrating, instance_id, shop)
     with keeping_publications(shop):
-        assert asked_to_cut_over(migrating, instance_id, migration_id) == 200
+        cut_over(migrating, instance_id, migration_id)
         until(lambda: has_orders(migrating, instance_id), "the data is the owner's")
         for _ in range(2):
             answer = migrating.act("DELETE", path_of(instance_id, migration_id))

@@ -20,7 +20,7 @@ from contract_tests.cell.migrations.migration_calls import (
     unchanged,
 )
 from contract_tests.cell.migrations.source_server import USER, SourceDatabase, SourceServer
-from contract_tests.cell.migrations.sync_calls import asked_to_cut_over
+from contract_tests.cell.migrations.sync_calls import cut_over
 from contract_tests.cell.migrations.test_sync import syncing
 from contract_tests.cell.migrations.written_after import (
     EVERY_TYPE,
@@ -49,7 +49,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SourceServer]:
 
 def turned_round(rig: Rig, instance_id: str, shop: SourceDatabase, keep_s: int = 3600) -> str:
     migration_id = syncing(rig, instance_id, shop)
-    assert asked_to_cut_over(rig, instance_id, migration_id, keep_s) == 200
+    cut_over(rig, instance_id, migration_id, keep_s)
     seen = status_is(rig, instance_id, migration_id, "completed")
     assert seen["way_back_until"] is not None, seen
     return migration_id
@@ -199,14 +199,14 @@ def test_what_would_act_twice_is_refused_until_it_rests(
         assert [each["message"][:34] for each in told(migrating, instance_id, migration_id)] == [
             "a cutover cannot keep a way back: "
         ]
-        assert asked_to_cut_over(migrating, instance_id, migration_id, 60) == 200
+        cut_over(migrating, instance_id, migration_id, 60)
         seen = thrown_back(migrating, instance_id, migration_id)
         assert (
             "the foreign key bought_item_fkey of public.bought, the trigger notes" in seen["reason"]
         )
         assert "GRANT SET ON PARAMETER session_replication_role" in seen["reason"]
         assert shop.ask("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'menagerie%'") == []
-    assert asked_to_cut_over(migrating, instance_id, migration_id, 5) == 200
+    cut_over(migrating, instance_id, migration_id, 5)
     status_is(migrating, instance_id, migration_id, "completed")
     with client(migrating, instance_id) as connection:
         connection.execute("INSERT INTO bought VALUES (1, 1), (2, 2)")
