@@ -104,9 +104,17 @@ class Migrations:
         if found.has_ended:
             self._runs.end_way_back(instance, found, None)
         else:
-            await self._runs.cancel(instance, found)
+            await self._cancel(instance, found)
             self._log("cell.migration_cancelled", found)
         return found
+
+    async def _cancel(
+        self, instance: HostedInstance, found: Migration, reason: str | None = None
+    ) -> None:
+        """After the part that is being written, lest it comes back when all has been removed."""
+        async with self._receiving.setdefault(found.migration_id, asyncio.Lock()):
+            await self._runs.cancel(instance, found, reason)
+        self._receiving.pop(found.migration_id, None)
 
     async def end_all(self, instance: HostedInstance, *, forgets: bool) -> None:
         """Of an instance that is deleted or erased: nobody waits for a source any more."""
@@ -120,7 +128,7 @@ class Migrations:
                 if found.has_ended:
                     self._runs.end_way_back(instance, found, DELETED)
                 else:
-                    await self._runs.cancel(instance, found, DELETED)
+                    await self._cancel(instance, found, DELETED)
                 # What is in the instance can be removed only as long as its engine runs.
                 await self._runs.until_ended(found, END_WITHIN_S)
             if forgets:
@@ -164,8 +172,6 @@ class Migrations:
             spool.check(found, part, instance.record.spec.size.storage_bytes)
             spool.check_disk(instance, part.total_bytes - part.begins_at)
             await in_own_thread(spool.write, instance, part.begins_at, content)
-            if found.status != "awaiting_source":
-                raise Conflict(f"the migration is {found.status}, and waits for no source")
             found.received_bytes = part.begins_at + len(content)
             found.total_bytes = part.total_bytes
             if found.received_bytes == part.total_bytes:

@@ -1,20 +1,15 @@
 """Migrations at work: each in a task of its own, from the state that its record says to its end."""
 
 import asyncio
+import sqlite3
 import time
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any
 
 import structlog
 
-from cell.engines.driver import BeginsWithFile, EngineError
-from cell.engines.duckdb import DuckDB
-from cell.engines.mysql.driver import MariaDB
-from cell.engines.postgres.driver import PostgreSQL
-from cell.engines.resp.driver import RespFamily
-from cell.instances import login_checks
+from cell.engines.driver import EngineError
 from cell.instances.hosted import HostedInstance
 from cell.instances.pools import owner_of
 from cell.instances.reasons import for_owner
@@ -22,26 +17,15 @@ from cell.instances.restores import Restores
 from cell.instances.supervisor import Supervisor
 from cell.instances.verification import Verifier
 from cell.migrations import spool
-from cell.migrations.conduit import Conduit
 from cell.migrations.errors import MigrationError, NotCaughtUpError
-from cell.migrations.files import FileMigration, NativeFileMigration
-from cell.migrations.mysql.migration import MySQLCopyMigration
+from cell.migrations.kinds import READS_ALL, Engine, Following, MigrationKinds
 from cell.migrations.mysql.sync import MySQLSyncMigration
-from cell.migrations.mysql_dumps import MySQLDumpMigration
-from cell.migrations.postgres.migration import ConnectionMigration, UploadMigration
 from cell.migrations.postgres.reverse_sync import MADE
-from cell.migrations.postgres.sync import SyncMigration
 from cell.migrations.postgres.table_files import TableFilesMigration
-from cell.migrations.postgres.target import PostgresTarget
 from cell.migrations.record import Migration, MigrationRecords, Status
-from cell.migrations.redis.copying import RedisCopyMigration
 from cell.migrations.redis.sync import RedisSyncMigration
 from cell.migrations.report import PreflightReport, bounded
 from cell.migrations.reverse_syncs import ReverseSyncs
-from cell.migrations.source_uri import SourceUri
-from cell.migrations.table_files.in_duckdb import DuckDBTableFiles
-from cell.migrations.table_files.in_mariadb import MariaDBTableFiles
-from cell.migrations.work import MigrationWork
 from cell.runtime.confined_tools import ConfinedToolError
 from cell.runtime.own_threads import in_own_thread
 from cell.runtime.process import Process
@@ -54,16 +38,13 @@ AWAKE_S = 30.0
 LOOK_EVERY_S = 0.2
 RUNNING_WITHIN_S = 900.0
 AGAIN_S = 2.0
+END_AGAIN_S = 10.0
 STOP_AGAIN_S = 30.0
 STOPS_MAX = 5
 ENGINES_MAX = 20
 FOLLOWS = ("syncing", "cutting_over", "verifying")
 FULL = "the storage of the instance was full; choose more storage or a larger size (resize)"
 FAILURES = (MigrationError, ConfinedToolError, EngineError, OSError, Unavailable)
-Following = SyncMigration | RedisSyncMigration | MySQLSyncMigration
-Engine = UploadMigration | ConnectionMigration | SyncMigration | FileMigration | TableFilesMigration
-READS_ALL = FileMigration | TableFilesMigration
-"""Of a preflight that takes as long as reading all of a file does."""
 
 
 class MigrationRun:
@@ -83,11 +64,10 @@ class MigrationRuns:
     ) -> None:
         self._settings = settings
         self._supervisor = supervisor
-        self._verifier = verifier
-        self._restores = restores
         self._records = records
+        self._kinds = MigrationKinds(settings, supervisor.host, verifier, restores, records)
         self._runs: dict[str, MigrationRun] = {}
-        self._reverse_syncs = ReverseSyncs(settings, records, self._target, self._engine)
+        self._reverse_syncs = ReverseSyncs(settings, records, self._kinds.target, self._kinds.of)
 
     def resume(self, instance: HostedInstance, record: Migration) -> None:
         """One that waits for its source has nothing to do."""
@@ -151,7 +131,7 @@ class MigrationRuns:
             await asyncio.wait({former.task}, timeout=STOP_AGAIN_S)
         else:
             log.error("cell.migration_not_stopped", migration_id=record.migration_id)
-        await self._end(instance, record, "cancelled")
+        await self._end_at_last(instance, record, "cancelled")
 
     def _begin(
         self, instance: HostedInstance, record: Migration, work: Coroutine[Any, Any, None]
@@ -172,7 +152,7 @@ class MigrationRuns:
             await asyncio.gather(task, return_exceptions=True)
 
     async def _finish(self, instance: HostedInstance, record: Migration, ending: Status) -> None:
-        await self._end(instance, record, ending)
+        await self._end_at_last(instance, record, ending)
         if record.way_back_until is not None:
             await self._reverse_syncs.keep(instance, record)
 
@@ -193,7 +173,7 @@ class MigrationRuns:
         log.warning("cell.migration_failed", migration_id=record.migration_id, reason=reason)
         record.ending, record.reason = "failed", reason
         self._records.save(record)
-        await self._end(instance, record, "failed")
+        await self._end_at_last(instance, record, "failed")
 
     async def _run_on(self, instance: HostedInstance, record: Migration) -> None:
         """A sync, which may have taken days so far, goes on where its engine was started anew."""
@@ -212,7 +192,7 @@ class MigrationRuns:
         raise MigrationError(f"the engine was started anew {ENGINES_MAX} times; begin anew")
 
     async def _run(self, instance: HostedInstance, record: Migration) -> None:
-        engine = await self._engine(instance, record)
+        engine = await self._kinds.of(instance, record)
         try:
             await self._run_with(engine, instance, record)
         finally:
@@ -268,6 +248,23 @@ class MigrationRuns:
                 engine.work.enter("syncing")
                 engine.refused = record.reason = str(error)
 
+    async def _end_at_last(
+        self, instance: HostedInstance, record: Migration, ending: Status
+    ) -> None:
+        """A disk that is full by now is not so for ever, and nobody else would end it."""
+        while True:
+            try:
+                return await self._end(instance, record, ending)
+            except (OSError, sqlite3.Error) as error:
+                if instance.record.desired == "erased":
+                    raise
+                log.warning(
+                    "cell.migration_end_failed",
+                    migration_id=record.migration_id,
+                    reason=repr(error),
+                )
+                await asyncio.sleep(END_AGAIN_S)
+
     async def _end(self, instance: HostedInstance, record: Migration, ending: Status) -> None:
         """It has ended once nothing of it is left where it does not belong."""
         record.ending = ending
@@ -293,7 +290,7 @@ class MigrationRuns:
             try:
                 # A source may never answer what is asked of it, as while a lock is held there.
                 async with asyncio.timeout(self._settings.migration_leave_s):
-                    engine = await self._engine(instance, record)
+                    engine = await self._kinds.of(instance, record)
                     if instance.usable:
                         await engine.drop()
                     await engine.leave()
@@ -317,61 +314,6 @@ class MigrationRuns:
                 return f"{names} could not be removed: {why}" if names else None
             await asyncio.sleep(AGAIN_S)
         return None
-
-    async def _engine(self, instance: HostedInstance, record: Migration) -> Engine:
-        driver = instance.driver
-        work = MigrationWork(self._settings, instance, record, partial(self._records.save, record))
-        if record.kind == "upload" and isinstance(driver, BeginsWithFile | MariaDB):
-            return self._of_file(work, driver)
-        if isinstance(driver, RespFamily | MariaDB):
-            return self._of_server(work, driver)
-        if not isinstance(driver, PostgreSQL):
-            raise MigrationError(f"{driver.engine} takes no migrations")
-        target = await self._target(instance, record)
-        if record.kind == "upload":
-            kind_of_file = TableFilesMigration if record.format == "files" else UploadMigration
-            return kind_of_file(work, target)
-        kind = SyncMigration if record.mode == "copy_and_sync" else ConnectionMigration
-        return kind(work, target, self._supervisor.host, self._source(record))
-
-    async def _target(self, instance: HostedInstance, record: Migration) -> PostgresTarget:
-        driver = instance.driver
-        assert isinstance(driver, PostgreSQL)
-        # The source's code runs in sessions of the tools, and can change the password of theirs.
-        await login_checks.restore(instance)
-        version = instance.record.spec.engine_version
-        return PostgresTarget(
-            *(self._supervisor.host, instance, driver),
-            await driver.installation(version, instance.site),
-            f"migration_{record.suffix}",
-        )
-
-    def _of_file(self, work: MigrationWork, driver: BeginsWithFile | MariaDB) -> FileMigration:
-        given = (work, self._verifier, self._restores)
-        host = self._supervisor.host
-        if work.record.format == "files" and isinstance(driver, DuckDB):
-            return DuckDBTableFiles(*given, host, driver)
-        if isinstance(driver, MariaDB):
-            is_files = work.record.format == "files"
-            kind = MariaDBTableFiles if is_files else MySQLDumpMigration
-            return kind(*given, host, driver)
-        return NativeFileMigration(*given, driver)
-
-    def _of_server(self, work: MigrationWork, driver: RespFamily | MariaDB) -> FileMigration:
-        conduit = Conduit(self._source(work.record), tuple(self._settings.migration_networks))
-        given = (work, self._verifier, self._restores)
-        syncs = work.record.mode == "copy_and_sync"
-        if isinstance(driver, MariaDB):
-            of_mysql = MySQLSyncMigration if syncs else MySQLCopyMigration
-            return of_mysql(*given, self._supervisor.host, driver, conduit)
-        kind = RedisSyncMigration if syncs else RedisCopyMigration
-        return kind(*given, driver, conduit)
-
-    def _source(self, record: Migration) -> SourceUri:
-        uri = self._records.source(record)
-        if uri is None:
-            raise MigrationError("how to connect to the source is not known any more; begin anew")
-        return uri
 
     async def _until_running(self, instance: HostedInstance) -> None:
         """An engine may be starting, as with the cell."""

@@ -23,6 +23,8 @@ NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 OTHER = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO}
 # No engine has a tenth of it; each level takes a descriptor.
 DEPTH_MAX = 64
+# Of a folder in which work that was broken off is just making its last file.
+EMPTIED_MAX = 100
 
 
 class TooDeepError(OSError):
@@ -242,9 +244,22 @@ def _remove(name: str, folder: int, depth: int, top: tuple[int, list[str]]) -> N
         top[1].append(aside)
         return
     with _inner(name, folder, 0) as inner:
-        for each in () if inner is None else _all(inner):
-            _remove(each, inner or folder, depth + 1, top)
-    os.rmdir(name, dir_fd=folder)
+        for left in reversed(range(EMPTIED_MAX)):
+            for each in () if inner is None else _all(inner):
+                _remove(each, inner or folder, depth + 1, top)
+            if _is_removed(name, folder, last_try=not left):
+                return
+
+
+def _is_removed(name: str, folder: int, *, last_try: bool) -> bool:
+    """Not where something has come into it since it was emptied."""
+    try:
+        os.rmdir(name, dir_fd=folder)
+    except OSError as error:
+        if error.errno != errno.ENOTEMPTY or last_try:
+            raise
+        return False
+    return True
 
 
 def make_folder(place: Place, owner: int | None = None) -> None:

@@ -18,6 +18,7 @@ from cell.runtime.stop_signals import StopSignals, go_on
 MARK = "MENAGERIE_ENGINE"
 INFO_TIMEOUT_S = 10.0
 HALT_WITHIN_S = 0.2
+ASK_AGAIN_S = 0.5
 NOBODYS = range(0)
 SAVED = ("pid", "start_ticks", "started_at", "group")
 # A clock is named after a process by its pid and this kind; /proc tells hundredths of a second.
@@ -93,6 +94,22 @@ class Process:
         if self.child is not None:
             await asyncio.to_thread(self.child.wait)
 
+    async def ends_by(self, number: signal.Signals, within_s: float) -> bool:
+        """Whether it does as it is asked.
+
+        It is asked again meanwhile: an engine is the first process of its namespace, and what
+        comes before it has set a handler is lost.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                while True:
+                    self.signal(number)
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(ASK_AGAIN_S):
+                            await self.ended()
+                            return True
+        return False
+
     def signal(self, number: signal.Signals) -> None:
         if self.alive:
             with contextlib.suppress(ProcessLookupError):
@@ -112,12 +129,12 @@ class Process:
 
     async def stop(self, timeout_s: float) -> None:
         """Asks it to end, and ends it where it does not."""
-        self.signal(signal.SIGTERM)
-        try:
-            await asyncio.wait_for(self.ended(), timeout_s)
-        except TimeoutError:
-            self.signal(signal.SIGKILL)
-            await self.ended()
+        if not await self.ends_by(signal.SIGTERM, timeout_s):
+            await self.kill()
+
+    async def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+        await self.ended()
 
     @property
     def exit_reason(self) -> str:

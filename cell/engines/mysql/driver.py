@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -271,8 +270,7 @@ class MySQLFamily:
                     raise EngineError(f"its data is being copied: {error}") from error
                 gone = isinstance(error, client.NotThereError)
                 if time.monotonic() - began > (APPLY_FOR_S if gone else HELD_UP_FOR_S):
-                    process.signal(signal.SIGKILL)
-                    await process.ended()
+                    await process.kill()
                     return f"it did not accept new credentials: {error}"
             else:
                 return None

@@ -82,21 +82,14 @@ def reload(process: Process) -> None:
 
 async def stop(process: Process, timeout_s: float) -> None:
     """Sessions are ended and everything is written; what takes too long recovers at its start."""
-    process.signal(signal.SIGINT)
-    try:
-        await asyncio.wait_for(process.ended(), timeout_s)
-    except TimeoutError:
+    if not await process.ends_by(signal.SIGINT, timeout_s):
         await quit_at_once(process)
 
 
 async def quit_at_once(process: Process) -> None:
     """Every session ends wherever it is; what is committed is recovered at the next start."""
-    process.signal(signal.SIGQUIT)
-    try:
-        await asyncio.wait_for(process.ended(), QUIT_WITHIN_S)
-    except TimeoutError:
-        process.signal(signal.SIGKILL)
-        await process.ended()
+    if not await process.ends_by(signal.SIGQUIT, QUIT_WITHIN_S):
+        await process.kill()
 
 
 @contextlib.asynccontextmanager

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import math
-import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -170,8 +169,7 @@ class RespFamily:
                 # sessions and reads the file.
                 if (process := self._host.find(site)) is None:
                     return None
-                process.signal(signal.SIGKILL)
-                await process.ended()
+                await process.kill()
                 return f"it did not accept new credentials within {TOLD_WITHIN_S:.0f} s: {why}"
             await asyncio.sleep(LOOK_AGAIN_S)
         return None

@@ -236,6 +236,31 @@ def test_folders_without_an_end_are_counted_refused_and_removed(site: Site, tmp_
     assert not site.directory.exists()
 
 
+def test_a_folder_in_which_something_is_just_being_made_is_removed(site: Site) -> None:
+    """As by a copy that was broken off, whose thread is at its last file."""
+    begun, enough = threading.Event(), threading.Event()
+    inside = site.data.outside / "base"
+    inside.mkdir()
+
+    def make() -> None:
+        folder = os.open(inside, os.O_RDONLY | os.O_DIRECTORY)
+        with contextlib.suppress(FileNotFoundError):
+            for number in range(100_000):
+                os.mkdir(f"d{number}", dir_fd=folder)
+                begun.set()
+                if enough.is_set():
+                    break
+        os.close(folder)
+
+    maker = threading.Thread(target=make)
+    maker.start()
+    begun.wait(10)
+    threading.Timer(0.005, enough.set).start()
+    engine_files.remove(site.directory)
+    maker.join()
+    assert not site.directory.exists()
+
+
 def test_a_tree_is_copied_whole_but_for_what_is_left_out(site: Site, tmp_path: Path) -> None:
     inside = site.data.outside / "base" / "1"
     inside.mkdir(parents=True)

@@ -22,6 +22,17 @@ ctypes.CDLL(None).syscall(60 if os.uname().machine == "x86_64" else 93, 0)
 """
 
 
+# As an engine, which is the first process of its namespace: what comes too early is lost.
+STARTS_SLOWLY = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("there", flush=True)
+time.sleep(0.3)
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+time.sleep(600)
+"""
+
+
 def state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
@@ -39,6 +50,20 @@ def test_one_whose_first_thread_has_ended_is_alive_and_can_be_stopped() -> None:
             assert process.members() == [child.pid]
             asyncio.run(process.stop(1.0))
             assert not process.alive
+        finally:
+            child.kill()
+
+
+def test_one_that_is_only_starting_ends_as_it_is_asked() -> None:
+    with subprocess.Popen([sys.executable, "-c", STARTS_SLOWLY], stdout=subprocess.PIPE) as child:
+        try:
+            assert child.stdout is not None
+            assert child.stdout.readline()
+            ticks = processes._start_ticks(child.pid)
+            assert ticks is not None
+            process = Process(child.pid, ticks, 0.0, "", child)
+            asyncio.run(process.stop(20.0))
+            assert child.returncode == 7
         finally:
             child.kill()
 
