@@ -17,16 +17,21 @@ from contract_tests.order import room_of
 OF_DATABASES: Final = frozenset({"api", "boundary", "workflows"})
 # These ask the same of each engine, through the same code but for a client or a driver, which
 # engines/test_contract.py holds to its promises by day: here each test has one engine by day.
-OF_ENGINES: Final = frozenset({"end_to_end/test_command_line", "engines/test_console"})
-ENGINES: Final = ("duckdb", "mariadb", "postgres", "redis")
+OF_ENGINES: Final = frozenset(
+    {
+        "end_to_end/test_command_line",
+        *(f"engines/test_{name}" for name in ("console", "examination", "leaked_credentials")),
+    }
+)
+ENGINES: Final = ("duckdb", "mariadb", "postgres", "redis", "valkey")
 # Half of the operations are asked rightly by day and the others wrongly.
 OF_REQUESTS: Final = frozenset({"api/test_schemathesis"})
 REQUESTS: Final = ("right", "wrong")
 OF_KINDS: Final = ((OF_DATABASES, DIALECTS), (OF_ENGINES, ENGINES), (OF_REQUESTS, REQUESTS))
 
 
-def one_in(step: int, values: Iterable[Any], *, several: bool = False) -> list[Any]:
-    """For `parametrize`: each of them at night, by day the first and one in `step` after it.
+def one_in(step: int, values: Iterable[Any], *, several: bool = False, first: int = 0) -> list[Any]:
+    """For `parametrize`: each of them at night, by day the `first` and one in `step` after it.
 
     With `several`, each is a tuple of the values of several parameters. What is a case with marks
     of its own already keeps those.
@@ -34,7 +39,7 @@ def one_in(step: int, values: Iterable[Any], *, several: bool = False) -> list[A
     case = type(pytest.param())
     return [
         each
-        if place % step == 0 or isinstance(each, case)
+        if place % step == first or isinstance(each, case)
         else pytest.param(*(each if several else (each,)), marks=pytest.mark.nightly)
         for place, each in enumerate(values)
     ]

@@ -338,6 +338,7 @@ def test_settings_follow_the_size(running: Subject) -> None:
 
 
 @newest
+@pytest.mark.nightly
 def test_at_the_storage_limit_nothing_grows_and_room_can_be_made(running: Subject) -> None:
     assert running.process is not None
     process, size = running.process, running.spec.size

@@ -155,6 +155,7 @@ def test_a_statement_sent_with_the_proof_is_not_run(gateway: PostgresGateway) ->
         assert found == (None,)
 
 
+@pytest.mark.nightly
 def test_what_owners_made_is_theirs_to_change(gateway: PostgresGateway) -> None:
     instance_id = gateway.rig.make(engine="postgres", engine_version=NEWEST)
     shown = gateway.rig.reveal(instance_id)

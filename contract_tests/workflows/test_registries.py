@@ -155,7 +155,7 @@ def stage(stage: Stage) -> Iterator[Stage]:
     names.close()
 
 
-@pytest.mark.parametrize("kind", one_in(4, OTHERS))
+@pytest.mark.parametrize("kind", one_in(8, OTHERS))
 def test_killed_at_any_statement_it_still_ends(stage: Stage, kind: str) -> None:
     kill_at = statements = 0
 

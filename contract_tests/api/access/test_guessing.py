@@ -10,7 +10,6 @@ from typing import Any
 import httpx
 import pyotp
 import pytest
-from argon2 import PasswordHasher
 from sqlalchemy import event
 
 from contract_tests.api import second_factor
@@ -21,7 +20,6 @@ from control.boundary import identity
 from control.boundary.shared_windows import DatabaseMeter
 from control.boundary.windows import LibraryMeter, LocalWindows
 from storage.access import sessions
-from storage.access.users import User
 
 ALLOWED, FROM_ONE, FROM_A_NETWORK = 10, 3, 12
 LEFT = ALLOWED - 1
@@ -59,15 +57,8 @@ def patient(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def person(house: House, monkeypatch: pytest.MonkeyPatch) -> Person:
-    """One whose password takes no time to verify: what counts here is how often it is."""
-    cheap = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
-    monkeypatch.setattr(identity, "_passwords", cheap)
-    monkeypatch.setattr(identity, "_nobodys_hash", lambda: cheap.hash("nobody's"))
-    person = house.person("Ada")
-    with house.database.write() as db:
-        db.get_one(User, person.id).password_hash = cheap.hash(PASSWORD)
-    return person
+def person(house: House) -> Person:
+    return house.person("Ada")
 
 
 @pytest.fixture
