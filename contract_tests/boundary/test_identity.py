@@ -10,7 +10,6 @@ from typing import cast
 import jwt
 import pyotp
 import pytest
-from argon2 import PasswordHasher
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from hypothesis import given
@@ -62,7 +61,7 @@ def test_other_text_is_no_token(text: str) -> None:
 
 
 def test_passwords() -> None:
-    stored = PasswordHasher(**identity.PASSWORD_COST).hash("correct horse")
+    stored = identity.PASSWORDS.hash("correct horse")
     assert stored.startswith("$argon2id$v=19$m=19456,t=2,p=1$")
     stored = identity.hash_password("correct horse")
     assert stored.startswith("$argon2id$")

@@ -8,7 +8,7 @@ import zlib
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
-from typing import Literal
+from typing import Final, Literal
 
 import pyotp
 from argon2 import PasswordHasher
@@ -27,8 +27,8 @@ _CHECKSUM_LENGTH = 6  # digits of base 62 that hold a CRC32
 _BASE62 = string.digits + string.ascii_uppercase + string.ascii_lowercase
 
 # 19 MiB and two passes take about 20 ms: the least that OWASP asks of argon2id.
-PASSWORD_COST = {"time_cost": 2, "memory_cost": 19_456, "parallelism": 1}
-_passwords = PasswordHasher(**PASSWORD_COST)
+PASSWORDS: Final = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
+_passwords = PASSWORDS
 
 TokenKind = Literal["api_key", "session"]
 
