@@ -41,13 +41,13 @@ KINDS: Final = {
               type: string
               pattern: '^[a-z0-9_-]{1,63}$'
               x-allowed: '1 to 63 lowercase letters, digits, `-` and `_`'
-            additionalProperties: {type: string, maxLength: 255}
+            additionalProperties: {$ref: 'shared.yaml#/components/schemas/DisplayName'}
             """),
         *('{"todo": "TODO"}', "sorted({})"),
     ),
     "list": Kind(
         *("list[str]", "Json", "[]"),
-        "type: array\nmaxItems: 50\nitems: {type: string, maxLength: 100}\n",
+        "type: array\nmaxItems: 50\nitems: {$ref: 'shared.yaml#/components/schemas/DisplayName'}\n",
         *('["TODO"]', "len({})"),
     ),
 }

@@ -93,14 +93,6 @@ def test_a_skeleton_lacks_only_what_its_author_knows(written: Path, left: set[st
         "instances.yaml: says TODO: write it",
         "whistles.replace: the body/todo is any text: make it a DisplayName, or say x-free-text",
         (
-            "labels.replace: the body/pairs/additionalProperties is any text: make it a"
-            " DisplayName, or say x-free-text"
-        ),
-        (
-            "labels.replace: the body/order/items is any text: make it a DisplayName, or say"
-            " x-free-text"
-        ),
-        (
             "whistles.clear: it destroys data, widens access or hands out credentials: x-authorize"
             " {assurance}, or an x-assurance-reason"
         ),

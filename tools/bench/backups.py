@@ -37,6 +37,7 @@ PAUSE_S: Final = 0.002
 _FORKING: Final = multiprocessing.get_context("fork")
 AT_LEAST: Final = 0.8
 SLOWER_MAX: Final = 2.0
+TIMES: Final = ("written", "verified", "tool", "restored", "unpacked")
 SIZE: Final = {
     "name": "bench",
     "vcpu": 1.0,
@@ -214,13 +215,7 @@ def measure(rig: Rig, folder: Path) -> dict[str, Any]:
     mine, other = rig.make(**given), rig.make(**given)
     _fill(rig, mine)
     peer = Peer(folder)
-    found: dict[str, Any] = {
-        "written": [],
-        "verified": [],
-        "tool": [],
-        "restored": [],
-        "unpacked": [],
-    }
+    found: dict[str, Any] = {name: [] for name in TIMES}
     os.sync()
     timed = {"the instance": Timed(rig, mine), "a neighbor": Timed(rig, other)}
 
