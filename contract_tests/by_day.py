@@ -14,7 +14,7 @@ from contract_tests.order import room_of
 # That both are alike is shown in storage/, and here by what is marked `every_database`. By day all
 # other tests of a file run on one of them, which they share; at night on both. On PostgreSQL they
 # take 1.6 times as long, so that by day one file in three is on it.
-DIALECTS_BY_DAY: Final = ("postgresql", "sqlite", "sqlite")
+DIALECTS_BY_DAY: Final[tuple[str, ...]] = ("postgresql", "sqlite", "sqlite")
 OF_DATABASES: Final = frozenset({"api", "boundary", "workflows"})
 # These ask the same of each engine, through the same code but for a client or a driver, which
 # engines/test_contract.py holds to its promises by day: here each test has one engine by day.
