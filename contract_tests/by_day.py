@@ -21,7 +21,9 @@ OF_DATABASES: Final = frozenset({"api", "boundary", "workflows"})
 OF_ENGINES: Final = frozenset(
     {
         "end_to_end/test_command_line",
-        *(f"engines/test_{name}" for name in ("console", "examination", "leaked_credentials")),
+        "engines/test_console",
+        "engines/test_examination",
+        "engines/test_leaked_credentials",
     }
 )
 ENGINES: Final = ("duckdb", "mariadb", "postgres", "redis", "valkey")

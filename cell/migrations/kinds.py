@@ -82,13 +82,12 @@ class MigrationKinds:
 
     def _of_file(self, work: MigrationWork, driver: BeginsWithFile | MariaDB) -> FileMigration:
         given = (work, self._verifier, self._restores)
-        host = self._host
         if work.record.format == "files" and isinstance(driver, DuckDB):
-            return DuckDBTableFiles(*given, host, driver)
+            return DuckDBTableFiles(*given, self._host, driver)
         if isinstance(driver, MariaDB):
             is_files = work.record.format == "files"
             kind = MariaDBTableFiles if is_files else MySQLDumpMigration
-            return kind(*given, host, driver)
+            return kind(*given, self._host, driver)
         return NativeFileMigration(*given, driver)
 
     def _of_server(self, work: MigrationWork, driver: RespFamily | MariaDB) -> FileMigration:

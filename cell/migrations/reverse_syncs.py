@@ -2,8 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import structlog
 
@@ -11,10 +10,10 @@ from cell.engines.driver import EngineError
 from cell.instances.hosted import HostedInstance
 from cell.instances.reasons import for_owner
 from cell.migrations.errors import MigrationError, ReverseSyncEndedError
+from cell.migrations.kinds import MigrationKinds
 from cell.migrations.postgres import reverse_sync
 from cell.migrations.postgres.reverse_sync import MADE, ReverseSync
 from cell.migrations.postgres.sync import SyncMigration
-from cell.migrations.postgres.target import PostgresTarget
 from cell.migrations.record import Migration, MigrationRecords
 from cell.migrations.report import bounded
 from cell.runtime.confined_tools import ConfinedToolError
@@ -26,24 +25,15 @@ log = structlog.get_logger("cell.migrations")
 AGAIN_S = 2.0
 LOOK_EVERY_S = 0.5
 FAILURES = (MigrationError, ConfinedToolError, EngineError, OSError, Unavailable)
-Made = TypeVar("Made")
-Makes = Callable[[HostedInstance, Migration], Awaitable[Made]]
 
 
 class ReverseSyncs:
-    """`target` and `engine` answer what a migration is worked on with."""
-
     def __init__(
-        self,
-        settings: CellSettings,
-        records: MigrationRecords,
-        target: Makes[PostgresTarget],
-        engine: Makes[Any],
+        self, settings: CellSettings, records: MigrationRecords, kinds: MigrationKinds
     ) -> None:
         self._settings = settings
         self._records = records
-        self._target = target
-        self._engine = engine
+        self._kinds = kinds
 
     async def keep(self, instance: HostedInstance, record: Migration) -> None:
         """Until it ends, and nothing is left of it."""
@@ -128,7 +118,7 @@ class ReverseSyncs:
         if MADE not in record.made or not instance.usable:
             return
         try:
-            await reverse_sync.drop(await self._target(instance, record), record.made[MADE])
+            await reverse_sync.drop(await self._kinds.target(instance, record), record.made[MADE])
         except FAILURES as error:
             log.warning(
                 "cell.way_back_not_dropped",
@@ -140,7 +130,7 @@ class ReverseSyncs:
         self._records.save(record)
 
     async def _reverse_sync(self, instance: HostedInstance, record: Migration) -> ReverseSync:
-        engine = await self._engine(instance, record)
+        engine = await self._kinds.of(instance, record)
         assert isinstance(engine, SyncMigration)
         return engine.way_back()
 

@@ -67,7 +67,7 @@ class MigrationRuns:
         self._records = records
         self._kinds = MigrationKinds(settings, supervisor.host, verifier, restores, records)
         self._runs: dict[str, MigrationRun] = {}
-        self._reverse_syncs = ReverseSyncs(settings, records, self._kinds.target, self._kinds.of)
+        self._reverse_syncs = ReverseSyncs(settings, records, self._kinds)
 
     def resume(self, instance: HostedInstance, record: Migration) -> None:
         """One that waits for its source has nothing to do."""

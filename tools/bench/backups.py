@@ -281,8 +281,8 @@ def show(found: dict[str, Any]) -> bool:
             f"p99 of queries of {name} during a backup: x {ratio:.2f} ({quiet}), at most 2.0{told}"
         )
         print(
-            f"  during the peer's: x {ratios[PEER]:.2f}; beside loops of the lowest priority"
-            f": x {ratios[LOADED]:.2f}"
+            f"  during the peer's: x {ratios[PEER]:.2f};"
+            f" beside loops of the lowest priority: x {ratios[LOADED]:.2f}"
         )
     shares = found["increment"]
     print(

@@ -234,8 +234,6 @@ def test_it_is_cancelled_while_it_is_tried(migrating: Rig, valkey_id: str, dumpe
     assert not [path for path in left.iterdir() if path.name.startswith("inst_verify_")]
 
 
-@pytest.mark.nightly
-@pytest.mark.timeout(200)
 def test_it_is_cancelled_as_it_begins(migrating: Rig, valkey_id: str, dumped: bytes) -> None:
     """While the file is copied for its trial, or the engine only starts."""
     for wait_ms in [0, 2, 5, 10, 20, 30, 40, 50] * 3:
@@ -246,6 +244,8 @@ def test_it_is_cancelled_as_it_begins(migrating: Rig, valkey_id: str, dumped: by
     assert not (migrating.home / "instances" / valkey_id / "migration").exists()
 
 
+@pytest.mark.nightly
+@pytest.mark.timeout(200)
 def test_what_is_archived_goes_on_with_the_file(migrating: Rig, dumped: bytes) -> None:
     """The chain of the data before ends, and nothing of it is told to be lost."""
     instance_id = made(migrating, "valkey", continuous_archiving=True)

@@ -1,10 +1,11 @@
 """A process is known by its pid, whatever it makes of its threads; and all of a group ends."""
 
 import asyncio
+import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -37,35 +38,33 @@ def state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-def test_one_whose_first_thread_has_ended_is_alive_and_can_be_stopped() -> None:
-    with subprocess.Popen([sys.executable, "-c", OUTLIVES], stdout=subprocess.PIPE) as child:
+@contextlib.contextmanager
+def started(script: str) -> Iterator[tuple[Process, "subprocess.Popen[bytes]"]]:
+    """Once it has said that it is there."""
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as child:
         try:
             assert child.stdout is not None
             assert child.stdout.readline()
-            until(lambda: state(child.pid) == "Z", "its first thread has ended")
             ticks = processes._start_ticks(child.pid)
             assert ticks is not None
-            process = Process(child.pid, ticks, 0.0, "", child)
-            assert process.alive
-            assert process.members() == [child.pid]
-            asyncio.run(process.stop(1.0))
-            assert not process.alive
+            yield Process(child.pid, ticks, 0.0, "", child), child
         finally:
             child.kill()
+
+
+def test_one_whose_first_thread_has_ended_is_alive_and_can_be_stopped() -> None:
+    with started(OUTLIVES) as (process, _):
+        until(lambda: state(process.pid) == "Z", "its first thread has ended")
+        assert process.alive
+        assert process.members() == [process.pid]
+        asyncio.run(process.stop(1.0))
+        assert not process.alive
 
 
 def test_one_that_is_only_starting_ends_as_it_is_asked() -> None:
-    with subprocess.Popen([sys.executable, "-c", STARTS_SLOWLY], stdout=subprocess.PIPE) as child:
-        try:
-            assert child.stdout is not None
-            assert child.stdout.readline()
-            ticks = processes._start_ticks(child.pid)
-            assert ticks is not None
-            process = Process(child.pid, ticks, 0.0, "", child)
-            asyncio.run(process.stop(20.0))
-            assert child.returncode == 7
-        finally:
-            child.kill()
+    with started(STARTS_SLOWLY) as (process, child):
+        asyncio.run(process.stop(20.0))
+        assert child.returncode == 7
 
 
 def test_whatever_is_in_an_instances_group_ends_with_its_engine(
