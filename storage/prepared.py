@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Dialect, Insert, Select, insert
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session, make_transient_to_detached
 from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.types import TypeEngine
 
 from storage import tenancy
 from storage.columns import Record
@@ -109,8 +110,39 @@ class Insertion:
         assert isinstance(compiled, SQLCompiler)
         assert not compiled.prefetch, "what Python makes of a column is to be given"
         parameters = _Parameters(compiled, frozenset(given), dialect)
-        fetch = _first if compiled.effective_returning else _nothing
-        return _InsertForm(compiled.string, parameters, fetch)
+        return _InsertForm(compiled.string, parameters, self._fetch(compiled, dialect))
+
+    def _fetch(self, compiled: SQLCompiler, _dialect: Dialect) -> Convert:
+        return _first if compiled.effective_returning else _nothing
+
+
+class RecordInsertion(Insertion):
+    """New records of one kind, which are the session's from then on, as if it had written them."""
+
+    def __init__(self, kind: type[Record]) -> None:
+        super().__init__(kind, lambda _dialect: insert(kind).inline().returning(*self._made))
+        columns = kind.__table__.columns
+        # The clock's, which only the database can tell.
+        self._made = [each for each in columns if getattr(each.default, "is_clause_element", False)]
+        self._given = [each.key for each in columns if each not in set(self._made)]
+        self._unset = {each.key: None for each in columns if each.default is None} | self._defaults
+
+    def add(self, db: Session, record: Record) -> None:
+        """Written at once, before what the session has not written yet.
+
+        Raises KeyError for a value that is not given, and would be made of others.
+        """
+        given = record.__dict__
+        values = {name: given[name] if name in given else self._unset[name] for name in self._given}
+        returned = self.write(db, **values)
+        values.update((each.key, found) for each, found in zip(self._made, returned, strict=True))
+        given.update(values)
+        make_transient_to_detached(record)
+        db.add(record)
+
+    def _fetch(self, _compiled: SQLCompiler, dialect: Dialect) -> Convert:
+        rows = _Rows([each.type for each in self._made], dialect)
+        return lambda cursor: rows(cursor)[0]
 
 
 class _InsertForm(NamedTuple):
@@ -150,28 +182,13 @@ class _Form:
             raise tenancy.TenancyBroken("a prepared query cannot be held to an organization")
         self.sql = compiled.string
         self._parameters = _Parameters(compiled, names, dialect)
-        self._types = [column.type.dialect_impl(dialect) for column in columns]
-        self._dialect = dialect
-        self._converts: list[tuple[int, Convert]] | None = None
+        self.fetch = _Rows([column.type for column in columns], dialect)
         keys = [str(column.key) for column in columns]
         row: Any = namedtuple("Row", keys, rename=True)  # type: ignore[misc]  # noqa: PYI024 - of each query
         self._row = row._make
 
     def parameters(self, given: dict[str, Any]) -> Any:
         return self._parameters.of(given)
-
-    def fetch(self, cursor: Any) -> list[Sequence[Any]]:
-        if self._converts is None:
-            # What a value is made of may depend on what the database calls its column.
-            found = [
-                (place, kind.result_processor(self._dialect, cursor.description[place][1]))
-                for place, kind in enumerate(self._types)
-            ]
-            self._converts = [(place, convert) for place, convert in found if convert]
-        rows: list[Sequence[Any]] = cursor.fetchall()
-        if not self._converts:
-            return rows
-        return [_converted(row, self._converts) for row in rows]
 
     def read(self, db: Session, rows: list[Sequence[Any]]) -> list[Any]:
         if not any(self._parts):
@@ -188,6 +205,28 @@ class _Form:
                 made.append(part(db, row[place : place + part.width]))
                 place += part.width
         return tuple(made)
+
+
+class _Rows:
+    """Fetches those of one statement, with the values of these types in them."""
+
+    def __init__(self, types: Sequence[TypeEngine[Any]], dialect: Dialect) -> None:
+        self._types = [each.dialect_impl(dialect) for each in types]
+        self._dialect = dialect
+        self._converts: list[tuple[int, Convert]] | None = None
+
+    def __call__(self, cursor: Any) -> list[Sequence[Any]]:
+        if self._converts is None:
+            # What a value is made of may depend on what the database calls its column.
+            found = [
+                (place, kind.result_processor(self._dialect, cursor.description[place][1]))
+                for place, kind in enumerate(self._types)
+            ]
+            self._converts = [(place, convert) for place, convert in found if convert]
+        rows: list[Sequence[Any]] = cursor.fetchall()
+        if not self._converts:
+            return rows
+        return [_converted(row, self._converts) for row in rows]
 
 
 def _compiled(

@@ -20,6 +20,7 @@ from storage.database import Database
 from storage.errors import StateConflict, StorageUnavailable
 from storage.events import audit
 from storage.events.audit import AuditEntry
+from storage.instances import instances
 from storage.instances.instances import Instance
 from storage.prepared import Insertion, Prepared
 from storage.tenancy import TenancyBroken
@@ -215,3 +216,50 @@ def test_columns_that_are_not_given_have_their_defaults(database: Database) -> N
             Insertion(Project).write(db, id="p", org_id=made.org_id, name="n", slug="n")
         found = organizations.fetch(db, "org_new")
         assert (found.plan, found.require_mfa, found.closed_at) == ("free", False, None)
+
+
+def test_a_record_that_is_added_is_the_sessions(database: Database) -> None:
+    with database.write() as db:
+        tenant = tenants.make(db)
+        template = tenants.instance(db, tenant)
+        made = _another(template)
+        instances.add(db, made)
+        assert made in db
+        assert not db.dirty
+        written = _values(made)
+        made.became_failed("no such image")
+    with database.read() as db:
+        found = _values(db.get_one(Instance, made.id))
+    assert written.keys() == set(Instance.__mapper__.columns.keys())
+    changed = {"status": "failed", "status_reason": "no such image"}
+    assert {**found, "updated_at": None} == {**written, **changed, "updated_at": None}
+
+
+def test_one_that_is_added_is_the_organizations_own(database: Database) -> None:
+    with database.write() as db:
+        tenant, other = tenants.make(db), organizations.create(db, name="b", slug="b")
+        made = _another(tenants.instance(db, tenant))
+        tenancy.restrict(db, other.id)
+        with pytest.raises(TenancyBroken):
+            instances.add(db, made)
+    with database.read() as db, pytest.raises(RuntimeError, match="asked to write"):
+        instances.add(db, made)
+
+
+def test_one_that_lacks_what_is_made_of_other_values_is_not_added(database: Database) -> None:
+    with database.write() as db:
+        made = _another(tenants.instance(db, tenants.make(db)))
+        del made.team_id
+        with pytest.raises(KeyError, match="team_id"):
+            instances.add(db, made)
+
+
+def _values(instance: Instance) -> dict[str, Any]:
+    return {key: value for key, value in vars(instance).items() if key != "_sa_instance_state"}
+
+
+def _another(instance: Instance) -> Instance:
+    """Like it, but for what is unique, and what the database gives."""
+    given = ("created_at", "updated_at", "credentials_generation")
+    values = {key: value for key, value in _values(instance).items() if key not in given}
+    return Instance(**{**values, "id": "inst_new", "name": "new", "host": "new"})

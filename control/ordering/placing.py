@@ -22,7 +22,7 @@ from storage.catalogue import cells
 from storage.catalogue.cells import Cell
 from storage.data.backups import Backup
 from storage.errors import StateConflict, StorageUnavailable
-from storage.instances import allocations, of_projects
+from storage.instances import allocations, instances, of_projects
 from storage.instances.instances import Instance
 from storage.network import networks
 
@@ -184,8 +184,7 @@ def _add(by: Requester, order: Order, cell: Cell, name: str | None, details: Bod
         name=name or _name(order.engine, instance_id),
         requested_by=by.requested_by,
     )
-    by.db.add(instance)
-    by.db.flush()
+    instances.add(by.db, instance)
     return instance
 
 

@@ -23,7 +23,7 @@ from storage.columns import DatabaseClock, Json, Owned, Record, is_among, one_of
 from storage.errors import RecordNotFound, StateConflict
 from storage.lookups import by_key
 from storage.pages import Page
-from storage.prepared import Prepared
+from storage.prepared import Prepared, RecordInsertion
 
 STATUSES: Final = (
     "requested",
@@ -294,6 +294,14 @@ def told_of(instance: Instance) -> str | None:
 # As a literal, without which a partial index is of no use.
 HOSTED: Final = Instance.status != bindparam(None, "erased", literal_execute=True)
 """That it is not erased: its cell has its data, or will have."""
+
+
+_ADDED: Final = RecordInsertion(Instance)
+
+
+def add(db: Session, instance: Instance) -> None:
+    """Write it at once: the session's own way takes a seventh of all that an order costs."""
+    _ADDED.add(db, instance)
 
 
 def fetch(db: Session, org_id: str, instance_id: str, *, lock: bool = False) -> Instance:
