@@ -18,6 +18,7 @@ SHARING: Final = frozenset(
 )
 
 
+@pytest.hookimpl(optionalhook=True)  # mutants are tried by one process, without xdist
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     by_day = "not nightly" in config.option.markexpr
     return Together(config, log) if by_day and config.getvalue("dist") == "loadfile" else None

@@ -36,7 +36,7 @@ SCHEMA = dedent("""\
       properties:
     """)
 FATE_WORDS = """\
-  TODO: say what a branch gets of it, and what is left when the instance is erased.
+  TODO: say what branches and restored instances get of it, and what is left after an erasure.
 """
 HANDLERS = '''"""Handlers of the tag {tag}: TODO."""
 
@@ -162,7 +162,7 @@ def forget(db: Session, instance: Instance) -> None:
     )
 '''
 FORGOTTEN = "        {table}.forget(db, instance)\n"
-FATE = '    "{table}": Fate(kept=None),  # TODO: or why it stays; handed_on, by place_branch.\n'
+FATE = '    "{table}": Fate(kept=None),  # TODO: or why it stays; handed_on, by _place_copy.\n'
 ID_COLUMN = """
         sa.Column("id", sa.String(), nullable=False),"""
 MIGRATION = '''"""TODO: what a {name} is."""

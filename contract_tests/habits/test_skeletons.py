@@ -135,7 +135,7 @@ def test_a_put_and_its_get_are_whole_but_for_the_values(written: Path) -> None:
     path = load(written / "openapi/instances.yaml")["paths"][PATH.replace("whistles", "labels")]
     assert list(path) == ["get", "put"], "what reads comes before what changes"
     assert path["get"]["x-authorize"]["permission"] == "instances:read"
-    assert "what a branch gets" in path["put"]["description"]
+    assert "what branches and restored instances get" in path["put"]["description"]
 
 
 def test_a_test_makes_no_more_than_its_path_needs(written: Path) -> None:

@@ -123,7 +123,7 @@ def test_a_branch_begins_with_what_is_handed_on(stage: Stage) -> None:
     gotten = with_rows(stage, branch) - BEGUN_WITH
     assert gotten == handed_on, (
         f"a branch begins with {', '.join(sorted(gotten)) or 'nothing'}, and by FATES with"
-        f" {', '.join(sorted(handed_on))}: mend place_branch (control/ordering/placing.py) or FATES"
+        f" {', '.join(sorted(handed_on))}: mend _place_copy (control/ordering/placing.py) or FATES"
     )
 
 
