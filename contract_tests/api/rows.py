@@ -4,11 +4,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
+from sqlalchemy import select
 
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.oracle import document
 from contract_tests.workflows.known import take_turn
+from control.workflows.instances.subjects import publish_failed
 from specserver import Operation
+from storage.events.alerts import Alert
+from storage.instances.instances import Instance
 
 DOCUMENT = document()
 OPERATIONS = [
@@ -29,6 +33,7 @@ class Estate:
     backup_id: str = f"bkp_{NEVER}"
     restore_id: str = f"rst_{NEVER}"
     migration_id: str = f"mig_{NEVER}"
+    alert_id: str = f"alert_{NEVER}"
     queue_name: str = "orders"
 
     @property
@@ -42,6 +47,7 @@ class Estate:
             "backup_id": self.backup_id,
             "restore_id": self.restore_id,
             "migration_id": self.migration_id,
+            "alert_id": self.alert_id,
             "queue_name": self.queue_name,
             "session_id": "current",
         }
@@ -56,6 +62,7 @@ NOBODY = {
     "backup_id": f"bkp_{NEVER}",
     "restore_id": f"rst_{NEVER}",
     "migration_id": f"mig_{NEVER}",
+    "alert_id": f"alert_{NEVER}",
     "queue_name": "never",
     "session_id": f"ses_{NEVER}",
 }
@@ -66,7 +73,9 @@ def estate(house: House, name: str = "Estate", *, plan: str = "team") -> Estate:
     instance_id = house.instance(tenant)
     domain_id = domain(house, tenant, instance_id)
     copies = restored(house, tenant, instance_id)
-    return Estate(tenant, instance_id, domain_id, *copies, migrated(house, tenant, instance_id))
+    migration_id = migrated(house, tenant, instance_id)
+    alert_id = alerted(house, instance_id)
+    return Estate(tenant, instance_id, domain_id, *copies, migration_id, alert_id)
 
 
 def domain(house: House, tenant: Tenant, instance_id: str) -> str:
@@ -85,6 +94,16 @@ def restored(house: House, tenant: Tenant, instance_id: str) -> tuple[str, str]:
     made = house.post(f"{path}/{backup_id}/actions/restore", tenant.key, json={})
     house.settle()
     return backup_id, str(made.json()["id"])
+
+
+def alerted(house: House, instance_id: str) -> str:
+    """The id of an alert about the instance."""
+    with house.database.write() as db:
+        instance = db.get_one(Instance, instance_id)
+        publish_failed(db, instance, "resize", "there is no room")
+    with house.database.read() as db:
+        found = select(Alert.id).where(Alert.instance_id == instance_id)
+        return db.scalars(found.order_by(Alert.id.desc())).first() or ""
 
 
 def migrated(house: House, tenant: Tenant, instance_id: str) -> str:

@@ -11,6 +11,7 @@ from contract_tests.api.rows import (
     NOBODY,
     OPERATIONS,
     Estate,
+    alerted,
     estate,
     is_problem,
     nested,
@@ -72,6 +73,7 @@ def victim(house: House) -> Estate:
         ("POST", f"{path}/backups", {"label": CANARY}),
     ):
         assert house.request(method, where, key, json=body).is_success
+    alerted(house, made.instance_id)
     hour = house.now().replace(minute=0, second=0, microsecond=0)
     with house.database.write() as db:
         org_id, of = made.tenant.org_id, made.instance_id

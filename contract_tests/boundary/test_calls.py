@@ -50,9 +50,9 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
 
 def test_an_event_is_of_the_instance_that_is_named(told: list[tuple[Any, ...]]) -> None:
     call = call_of()
-    for instance in (Instance(id="inst_1"), "inst_2", None):
+    for instance in (Instance(id="inst_1"), None):
         call.emit(KIND, {}, instance)
-    assert told == [("org_1", KIND, "inst_1"), ("org_1", KIND, "inst_2"), ("org_1", KIND, None)]
+    assert told == [("org_1", KIND, "inst_1"), ("org_1", KIND, None)]
 
 
 def test_what_waits_to_be_recorded_is_of_the_organization_that_was_named(

@@ -1,6 +1,7 @@
 """Who may import whom: the rooms' walls, read from the code."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,6 +50,14 @@ def test_a_room_imports_only_its_neighbours() -> None:
         seen = {name.split(".")[0] for name in imported(path)} & ROOMS
         wrong += [f"{names(path)} imports {each}" for each in seen - MAY_IMPORT[room] - {room}]
     assert not wrong
+
+
+def test_events_are_published_with_their_alerts() -> None:
+    """Who wrote an event by itself would leave out what it raises or resolves."""
+    publishers = {
+        names(path) for path in SHIPPED if re.search(r"\bevents\.append\(", path.read_text())
+    }
+    assert publishers == {"control/events/publishing.py"}
 
 
 def test_what_is_shipped_imports_no_tests_and_no_tools() -> None:

@@ -11,6 +11,8 @@ from control.policy.backups import BackupHistory, BackupOverrides, BackupSchedul
 from control.policy.plans import PLANS
 
 ID = "inst_01JD7QK3V8Y2M4N6P8R0S2T4V6"
+NEXT_ID = "inst_01JD7QK3V8Y2M4N6P8R0S2T4V7"
+FIRST_ID = "inst_00000000000000000000000001"
 NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
 
 moments = st.datetimes(datetime(2024, 1, 1), datetime(2030, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001 -- of the zone beside them
@@ -68,6 +70,20 @@ def test_instances_are_spread_over_the_window_and_the_week() -> None:
     assert all(50 < days.count(day) < 160 for day in range(7))
 
 
+@pytest.mark.parametrize(
+    ("frequency", "slots"),
+    [
+        ("hourly", ["2026-11-25T11:31:53", "2026-11-25T11:40:03", "2026-11-25T11:45:41"]),
+        ("daily", ["2026-11-25T03:01:53", "2026-11-25T04:10:03", "2026-11-25T03:15:41"]),
+        ("weekly", ["2026-11-20T03:01:53", "2026-11-22T04:10:03", "2026-11-19T03:15:41"]),
+    ],
+)
+def test_an_instance_has_the_same_turn_in_every_release(frequency: str, slots: list[str]) -> None:
+    schedule = BackupSchedule(frequency, 7, "02:30")
+    for instance_id, slot in zip((ID, FIRST_ID, NEXT_ID), slots, strict=True):
+        assert schedule.last_slot(instance_id, NOW) == datetime.fromisoformat(f"{slot}+00:00")
+
+
 def test_the_plan_caps_what_was_chosen() -> None:
     chosen = BackupOverrides("hourly", 60, "04:30")
     free, enterprise = PLANS["free"], PLANS["enterprise"]
@@ -79,40 +95,8 @@ def test_the_plan_caps_what_was_chosen() -> None:
     assert backups.frequencies(PLANS["team"]) == ["weekly", "daily", "hourly"]
 
 
-@pytest.mark.parametrize(
-    ("asked", "pointers"),
-    [
-        ({"frequency": "hourly", "retention_days": 4}, ["/frequency", "/retention_days"]),
-        ({"frequency": "daily", "retention_days": 3}, []),
-        ({"frequency": None, "retention_days": None, "window_start": None}, []),
-    ],
-)
-def test_what_the_plan_does_not_allow_is_refused(
-    asked: dict[str, object], pointers: list[str]
-) -> None:
-    found = backups.check_overrides(PLANS["free"], asked)
-    assert [one["pointer"] for one in found] == pointers
-    assert {one["keyword"] for one in found} <= {"plan"}
-
-
-@pytest.mark.parametrize(
-    ("body", "wrong"),
-    [
-        ({}, []),
-        ({"name": "copy", "size": "s1"}, []),
-        ({"confirm_name": "sales"}, ["/confirm_name"]),
-        ({"mode": "in_place", "confirm_name": "sales"}, []),
-        ({"mode": "in_place"}, ["/confirm_name"]),
-        ({"mode": "in_place", "confirm_name": "Sales"}, ["/confirm_name"]),
-        ({"mode": "in_place", "confirm_name": "sales", "size": "s1"}, ["/size"]),
-        ({"mode": "in_place", "name": "a"}, ["/name", "/confirm_name"]),
-    ],
-)  # fmt: skip
-def test_what_a_restore_may_say(body: dict[str, str], wrong: list[str]) -> None:
-    assert [one["pointer"] for one in backups.check_restore(body, "sales")] == wrong
-
-
 DAILY = BackupSchedule("daily", 7, "02:00")
+WEEKLY = BackupSchedule("weekly", 7, "02:00")
 DAY = timedelta(days=1)
 
 
@@ -135,24 +119,46 @@ def test_each_slot_is_due_once_and_only_the_last_is_made_up_for() -> None:
     assert backups.due_slot(DAILY, ID, turns(newest_slot=slot), next_) == next_
 
 
-def test_what_has_just_begun_waits_for_its_next_slot() -> None:
-    began = DAILY.last_slot(ID, NOW) + timedelta(minutes=1)
-    assert backups.due_slot(DAILY, ID, turns(ready_at=began), NOW) is None
-    assert backups.due_slot(DAILY, ID, turns(ready_at=began), NOW + DAY) is not None
+def test_a_slot_is_due_that_is_just_far_enough_from_the_last_backup() -> None:
+    slot, second = DAILY.last_slot(ID, NOW), timedelta(seconds=1)
+    assert DAILY.apart == timedelta(hours=22)
+    for before, due in ((slot - DAILY.apart, slot), (slot - DAILY.apart + second, None)):
+        assert backups.due_slot(DAILY, ID, turns(newest_slot=before), NOW) == due
+
+
+def test_a_weekly_backup_is_followed_by_one_a_week_later() -> None:
+    slot = WEEKLY.last_slot(ID, NOW)
+    after = turns(newest_slot=slot)
+    days = [day for day in range(9) if backups.due_slot(WEEKLY, ID, after, slot + day * DAY)]
+    assert days == [7, 8]
+
+
+@pytest.mark.parametrize("began", [timedelta(0), timedelta(minutes=1)])
+def test_what_has_just_begun_waits_for_its_next_slot(began: timedelta) -> None:
+    history = turns(ready_at=DAILY.last_slot(ID, NOW) + began)
+    next_ = DAILY.next_slot(ID, NOW)
+    assert backups.due_slot(DAILY, ID, history, NOW) is None
+    assert backups.due_slot(DAILY, ID, history, NOW + DAY) == next_
+
+
+def test_a_slot_counts_as_missed_that_is_just_far_enough_from_the_last_backup() -> None:
+    slot, second = DAILY.last_slot(ID, NOW), timedelta(seconds=1)
+    since = slot - 2 * DAY - DAILY.apart
+    assert backups.missed_slots(DAILY, since, slot) == [slot - DAY, slot - 2 * DAY]
+    assert backups.missed_slots(DAILY, since + second, slot) == [slot - DAY]
 
 
 def test_the_first_backup_is_made_within_a_day_also_of_what_is_weekly() -> None:
-    weekly = BackupSchedule("weekly", 7, "02:00")
     began = turns(ready_at=NOW)
     due = [
-        hour for hour in range(24 * 7) if backups.due_slot(weekly, ID, began, NOW + hour * DAY / 24)
+        hour for hour in range(24 * 7) if backups.due_slot(WEEKLY, ID, began, NOW + hour * DAY / 24)
     ]
     assert due
     assert due[0] <= 24
-    slot = backups.due_slot(weekly, ID, began, NOW + DAY)
+    slot = backups.due_slot(WEEKLY, ID, began, NOW + DAY)
     since = turns(ready_at=NOW, newest_slot=slot)
-    assert backups.due_slot(weekly, ID, since, NOW + DAY) is None
-    assert backups.due_slot(weekly, ID, since, NOW + 8 * DAY) is not None
+    assert backups.due_slot(WEEKLY, ID, since, NOW + DAY) is None
+    assert backups.due_slot(WEEKLY, ID, since, NOW + 8 * DAY) is not None
 
 
 def test_what_is_paused_and_backed_up_since_needs_no_other() -> None:
@@ -224,6 +230,20 @@ def test_what_is_kept_has_all_that_it_builds_on(
         is_over = NOW - one.completed_at >= timedelta(days=days)
         if is_over and one.id not in building and int(one.id[-2:]) not in needing:
             assert one.id in gone, "what nobody needs goes"
+
+
+def test_a_backup_goes_as_soon_as_its_days_are_over() -> None:
+    old = KeptBackup("bkp_1", "scheduled", NOW - 3 * DAY)
+    newest = KeptBackup("bkp_2", "scheduled", NOW)
+    assert backups.expired([old, newest], 3, NOW) == ["bkp_1"]
+    assert backups.expired([old, newest], 3, NOW - timedelta(microseconds=1)) == []
+
+
+def test_ancestors_are_all_that_a_backup_builds_on() -> None:
+    parents = {"full": None, "first": "full", "second": "first", "other": "full", "lone": "gone"}
+    assert backups.ancestors(parents, ["second", "other"]) == {"full", "first"}
+    assert backups.ancestors(parents, ["full"]) == set()
+    assert backups.ancestors(parents, ["lone", "unknown"]) == {"gone"}
 
 
 def test_the_score_is_the_share_of_verified_backups() -> None:

@@ -16,17 +16,18 @@ EXPECTED = {
         "credentials:reveal", "credentials:rotate", "logs:read", "usage:read", "network:write",
         "queues:read", "queues:write", "backups:read", "backups:write",
         "migrations:read", "migrations:write", "console:open", "data:export",
+        "alerts:read", "alerts:write",
     },
     "member": {
         "org:read", "members:read", "projects:read", "instances:read", "instances:write",
         "instances:delete", "credentials:reveal", "credentials:rotate", "logs:read", "usage:read",
         "console:open", "data:export",
         "queues:read", "queues:write", "backups:read", "backups:write",
-        "migrations:read", "migrations:write",
+        "migrations:read", "migrations:write", "alerts:read", "alerts:write",
     },
     "auditor": {
         "org:read", "members:read", "api-keys:read", "projects:read", "instances:read",
-        "usage:read", "audit:read", "queues:read", "backups:read", "migrations:read",
+        "usage:read", "audit:read", "queues:read", "backups:read", "migrations:read", "alerts:read",
     },
 }  # fmt: skip
 

@@ -178,12 +178,13 @@ def test_a_refusal_tells_the_first_or_how_many_and_lists_all() -> None:
 def test_manual_backups_have_a_quota() -> None:
     solo = PLANS["solo"]
     assert check_one_more_backup(solo, 4, 5 * TB - 1) == []
-    (refused,) = check_one_more_backup(solo, 5, 0)
-    assert refused["keyword"] == "quota"
-    assert "5 manual backups and you have 5" in refused["message"]
-    (refused,) = check_one_more_backup(solo, 4, 5 * TB)
-    assert refused["keyword"] == "quota"
-    assert "the solo plan allows 5000 GB of backups, and yours take 5000 GB" in refused["message"]
+    assert check_one_more_backup(solo, 5, 0) == quota(
+        "the solo plan allows 5 manual backups and you have 5; delete one or change the plan"
+    )
+    assert check_one_more_backup(solo, 4, 5 * TB) == quota(
+        "the solo plan allows 5000 GB of backups, and yours take 5000 GB; delete a manual one, keep"
+        " automatic ones for fewer days (`backup-settings`), or change the plan"
+    )
     assert check_one_more_backup(PLANS["enterprise"], 99, 10**18) == []
 
 
@@ -216,6 +217,7 @@ def test_the_oldest_automatic_backups_go_where_all_take_too_much() -> None:
         "a2"
     ]
     assert surplus(stored("a", 1, 5 * GB), stored("a", 2, 5 * GB)) == []
+    assert surplus(stored("a", 1, 5 * GB), stored("a", 2, 5 * GB + 1)) == ["a1"]
 
 
 def test_with_a_full_backup_goes_what_builds_on_it() -> None:

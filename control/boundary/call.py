@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.orm import Session
 
-from control import work
+from control import events, work
 from control.boundary import secret_members
 from control.boundary import streamed_answers as lasting
 from control.boundary.authorization import lacking_in_team
@@ -28,7 +28,7 @@ from storage import database
 from storage.access.organizations import Organization
 from storage.access.teams import Teams
 from storage.access.users import User
-from storage.events import audit, events
+from storage.events import audit
 from storage.instances.instances import Instance
 
 if TYPE_CHECKING:
@@ -121,17 +121,14 @@ class Call:
             detail=self._without_secrets(detail or {}),
         )
 
-    def emit(
-        self, kind: str, data: Mapping[str, Any], instance: Instance | str | None = None
-    ) -> None:
+    def emit(self, kind: str, data: Mapping[str, Any], instance: Instance | None = None) -> None:
         """Publish an event with this transaction; as with `audit`, no secrets."""
         if self.services.settings.strict and kind not in self.rule.events:
             raise HandlerFault(f"{self.exchange.operation.id} emits {kind}, not among its x-events")
         self._refuse_outside()
         if self.org is None:
             raise HandlerFault(f"{self.exchange.operation.id} emits {kind} outside of any org")
-        instance_id = instance.id if isinstance(instance, Instance) else instance
-        events.append(self.db, self.org.id, kind, self._without_secrets(data), instance_id)
+        events.publish(self.db, self.org.id, kind, self._without_secrets(data), instance)
 
     def start(
         self,

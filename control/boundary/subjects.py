@@ -13,6 +13,7 @@ from control.boundary.authorization import authorize_for
 from specserver.binding import argument_name
 from storage.access import api_keys, projects, sessions
 from storage.data import backups, migrations, restores
+from storage.events import alerts
 from storage.instances import instances
 from storage.network import domains
 
@@ -77,6 +78,10 @@ def _api_key(call: "Call", _found: Records, key_id: str, *, lock: bool) -> api_k
     return api_keys.fetch(call.db, _org_id(call), key_id, lock=lock)
 
 
+def _alert(call: "Call", _found: Records, alert_id: str, *, lock: bool) -> alerts.Alert:
+    return alerts.fetch(call.db, _org_id(call), alert_id, lock=lock)
+
+
 def _session(call: "Call", _found: Records, session_id: str, *, lock: bool) -> sessions.UserSession:
     assert call.caller is not None
     own = call.caller.session.id if call.caller.session else ""
@@ -97,6 +102,7 @@ KINDS: Final[Mapping[str, RecordKind]] = {
     "restore": RecordKind("instance", _restore),
     "migration": RecordKind("instance", _migration),
     "api_key": RecordKind(ORG, _api_key),
+    "alert": RecordKind(ORG, _alert, shown_by="alerts:read"),
     "session": RecordKind(CALLER, _session),
 }
 """A new kind of record has its line here; storage says what is not found."""

@@ -32,6 +32,8 @@ CATALOGUE: Final[Mapping[str, str]] = MappingProxyType(
         "queues:read": "see the queues of an instance and how full they are",
         "queues:write": "create and delete queues, and send, read, delete and archive messages",
         "logs:read": "read engine logs",
+        "alerts:read": "see alerts",
+        "alerts:write": "acknowledge alerts",
         "usage:read": "see metrics and usage",
         "audit:read": "read the audit log",
     }
@@ -44,7 +46,7 @@ _READ_ALL = frozenset(name for name in CATALOGUE if name.endswith(":read"))
 _VIEWER = frozenset(
     {
         *("projects:read", "instances:read", "backups:read", "migrations:read"),
-        *("queues:read", "usage:read"),
+        *("queues:read", "usage:read", "alerts:read"),
     }
 )
 _OPERATOR = _VIEWER | {
@@ -58,6 +60,7 @@ _OPERATOR = _VIEWER | {
     "data:export",
     "queues:write",
     "logs:read",
+    "alerts:write",
 }
 
 # What roles hold in a team, strongest first.

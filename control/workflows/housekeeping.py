@@ -11,7 +11,7 @@ from storage import rate_windows, replays
 from storage.access import sessions
 from storage.data import backups, migrations, restores
 from storage.database import now
-from storage.events import audit, events
+from storage.events import alerts, audit, events
 from storage.instances import changes, one_time_urls
 
 KEEP_FINISHED_WORK: Final = timedelta(days=1)
@@ -40,6 +40,7 @@ def clean(op: Operation) -> None:
     _forget(op, one_time_urls.forget_expired, timedelta())
     _forget(op, queue.forget_finished, KEEP_FINISHED_WORK)
     _forget(op, audit.forget_old, timedelta(days=settings.audit_kept_days))
+    _forget(op, alerts.forget_old, timedelta(days=settings.audit_kept_days))
     _forget(op, changes.forget_old, timedelta(days=settings.audit_kept_days))
     _forget(op, migrations.forget_old, timedelta(days=settings.audit_kept_days))
     _forget(op, restores.forget_old, timedelta(days=settings.audit_kept_days))

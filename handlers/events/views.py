@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from handlers.instants import timestamp
+from handlers.instants import timestamp, timestamp_or_none
+from storage.events.alerts import Alert
 from storage.events.audit import AuditEntry
 from storage.events.events import Event
 
@@ -20,6 +21,25 @@ def audit_entry(entry: AuditEntry) -> Json:
         "request_id": entry.request_id,
         "ip": entry.ip,
         "detail": entry.detail,
+    }
+
+
+def alert(record: Alert) -> Json:
+    return {
+        "id": record.id,
+        "org_id": record.org_id,
+        "kind": record.kind,
+        "severity": record.severity,
+        "title": record.title,
+        "reason": record.reason,
+        "instance_id": record.instance_id,
+        "occurrences": record.occurrences,
+        "created_at": timestamp(record.created_at),
+        "last_at": timestamp(record.last_at),
+        "resolved_at": timestamp_or_none(record.resolved_at),
+        "acknowledged": record.acknowledged_at is not None,
+        "acknowledged_at": timestamp_or_none(record.acknowledged_at),
+        "acknowledged_by": record.acknowledged_by,
     }
 
 

@@ -9,6 +9,7 @@ from contract_tests.api.rows import (
     NOBODY,
     OPERATIONS,
     Estate,
+    alerted,
     domain,
     is_problem,
     migrating,
@@ -37,6 +38,7 @@ LISTS = {
     "branches.list": "branch_id",
     "migrations.list": "migration_id",
     "projects.list": "project_id",
+    "alerts.list": "alert_id",
 }
 """And which of a team's ids each shows."""
 
@@ -70,7 +72,8 @@ class Company:
         path = f"{tenant.path}/instances/{instance_id}"
         branch = house.post(f"{path}/branches", tenant.key, json={"name": "branch"})
         made_of_it = domain(house, tenant, instance_id), *restored(house, tenant, instance_id)
-        estate = Estate(tenant, instance_id, *made_of_it, migrating(house, tenant, instance_id))
+        migration_id, alert_id = migrating(house, tenant, instance_id), alerted(house, instance_id)
+        estate = Estate(tenant, instance_id, *made_of_it, migration_id, alert_id)
         return {**estate.ids, "branch_id": branch.json()["id"]}
 
     def person(self, *, role: str = "member", teams_only: bool = True, **roles: str) -> Person:

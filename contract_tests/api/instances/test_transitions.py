@@ -20,7 +20,7 @@ VERBS = ("pause", "resume", "resize", "rename", "delete", "undelete", "erase")
 
 def documented() -> dict[tuple[str, str], str | None]:
     """(status, verb) -> the status it leads to, or None for 409, as the page's table says."""
-    instances_part = PAGE.read_text().partition("## Instances")[2]
+    instances_part = PAGE.read_text().partition("\n## Instances")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| `(\w+)` \|(.+)\|$", instances_part, re.MULTILINE)
     table = {}
     for status, cells in rows:

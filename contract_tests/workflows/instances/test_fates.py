@@ -36,6 +36,7 @@ class Fate:
 
 
 FATES: Final = {
+    "alerts": Fate(kept=None),
     "backup_copies": Fate(kept=None),
     "backup_settings": Fate(kept=None),
     "backups": Fate(kept=None),

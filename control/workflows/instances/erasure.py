@@ -24,6 +24,7 @@ from storage.data import (
     recovery_windows,
     restores,
 )
+from storage.events import alerts
 from storage.instances import changes
 from storage.instances.instances import Instance
 
@@ -73,6 +74,7 @@ def erase(op: Operation) -> None:
         backup_settings.forget(db, instance)
         recovery_windows.forget(db, instance)
         backup_copies.forget(db, instance)
+        alerts.forget(db, instance)
         publish(db, instance, "instance.deleted.v1", erased=True, purge_after=None)
 
     call(

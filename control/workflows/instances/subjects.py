@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from control import events
 from control.cells.answer_checks import Answer
 from control.cells.client import CellUnavailable
 from control.policy import backups, recovery
@@ -16,7 +17,6 @@ from control.services import Services
 from control.work import Operation
 from storage.access import memberships, organizations
 from storage.data import backup_settings
-from storage.events import events
 from storage.instances import instances
 from storage.instances.instances import Instance
 from storage.network import domains, networks
@@ -73,9 +73,7 @@ def record(
 
 def publish(db: Session, instance: Instance, kind: str, /, **data: Any) -> None:
     """Tell of a change of the instance, in the transaction that made it."""
-    events.append(
-        db, instance.org_id, kind, {"instance_id": instance.id, **data}, instance_id=instance.id
-    )
+    events.publish(db, instance.org_id, kind, {"instance_id": instance.id, **data}, instance)
 
 
 def publish_ready(db: Session, instance: Instance) -> None:

@@ -1,0 +1,37 @@
+"""Alerts: what the people of an organization should look at."""
+
+from typing import Any
+
+from control.policy.alerts import at_least
+from handlers import paging
+from handlers.calls import OrgCall
+from handlers.events import views
+from storage.events import alerts
+from storage.events.alerts import Alert
+
+Body = dict[str, Any]
+
+
+def list_(
+    call: OrgCall,
+    limit: int,
+    include_acknowledged: bool,
+    min_severity: str,
+    cursor: str | None = None,
+) -> Body:
+    found = alerts.page(
+        call.db,
+        call.org.id,
+        teams=call.teams,
+        severities=at_least(min_severity),
+        with_acknowledged=include_acknowledged,
+        limit=limit,
+        after=paging.after(call, cursor),
+    )
+    return paging.page(call, found, views.alert)
+
+
+def acknowledge(call: OrgCall, alert: Alert) -> Body:
+    alert.acknowledge(call.caller.id, call.now)
+    call.audit(target=alert.id, detail={"kind": alert.kind, "instance_id": alert.instance_id})
+    return views.alert(alert)

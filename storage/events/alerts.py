@@ -1,0 +1,144 @@
+"""Alerts: what the people of an organization should look at, until it is over."""
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Final
+
+from sqlalchemy import ForeignKey, Index, Select, delete, select, text, update
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from storage import identifiers, pages
+from storage.access.teams import Teams, of_teams, owning_team
+from storage.columns import Owned, Record, one_of
+from storage.database import now
+from storage.errors import RecordNotFound
+from storage.instances.instances import Instance
+from storage.lookups import by_key, delete_oldest
+from storage.pages import Page
+
+SEVERITIES: Final = ("info", "warning", "critical")
+_UNRESOLVED: Final = text("resolved_at IS NULL")
+
+
+class Alert(Owned, Record):
+    """What happens again, before anybody has acknowledged it or it is over, is one alert."""
+
+    __tablename__ = "alerts"
+    __table_args__ = (
+        one_of("severity", SEVERITIES),
+        Index(None, "org_id", "id"),
+        Index(
+            "ix_alerts_unresolved",
+            "instance_id",
+            "kind",
+            postgresql_where=_UNRESOLVED,
+            sqlite_where=_UNRESOLVED,
+        ),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    org_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"))
+    team_id: Mapped[str] = owning_team()
+    instance_id: Mapped[str] = mapped_column(ForeignKey("instances.id"))
+    kind: Mapped[str]
+    severity: Mapped[str]
+    title: Mapped[str]
+    reason: Mapped[str]
+    occurrences: Mapped[int] = mapped_column(default=1)
+    last_at: Mapped[datetime]
+    resolved_at: Mapped[datetime | None]
+    acknowledged_at: Mapped[datetime | None]
+    acknowledged_by: Mapped[str | None]
+
+    def acknowledge(self, by: str, at: datetime) -> None:
+        """Acknowledging twice keeps the first."""
+        if self.acknowledged_at is None:
+            self.acknowledged_at, self.acknowledged_by = at, by
+
+    def occurred_again(self, severity: str, title: str, reason: str, at: datetime) -> None:
+        self.severity = max(self.severity, severity, key=SEVERITIES.index)
+        self.title, self.reason, self.last_at = title, reason, at
+        self.occurrences += 1
+
+
+def raise_(
+    db: Session, instance: Instance, kind: str, severity: str, *, title: str, reason: str
+) -> Alert:
+    """A new one, or another occurrence of one that nobody has acknowledged yet."""
+    moment = now(db)
+    rows = _unresolved(instance).where(Alert.kind == kind, Alert.acknowledged_at.is_(None))
+    known = db.scalars(rows.limit(1).with_for_update()).first()
+    if known is not None:
+        known.occurred_again(severity, title, reason, moment)
+        return known
+    made = Alert(
+        id=identifiers.new("alert_"),
+        org_id=instance.org_id,
+        team_id=instance.team_id,
+        instance_id=instance.id,
+        kind=kind,
+        severity=severity,
+        title=title,
+        reason=reason,
+        last_at=moment,
+    )
+    db.add(made)
+    return made
+
+
+def resolve(db: Session, instance: Instance, kinds: Collection[str]) -> None:
+    """Of the instance, those of these kinds are over."""
+    db.flush()
+    over = update(Alert).where(
+        Alert.org_id == instance.org_id,
+        Alert.instance_id == instance.id,
+        Alert.kind.in_(kinds),
+        Alert.resolved_at.is_(None),
+    )
+    db.execute(over.values(resolved_at=now(db)))
+
+
+def fetch(db: Session, org_id: str, alert_id: str, *, lock: bool = False) -> Alert:
+    """An alert of that organization; `lock` holds it until the commit."""
+    found = by_key(db, Alert, alert_id, lock=lock)
+    if found is None or found.org_id != org_id:
+        raise RecordNotFound("alert not found")
+    return found
+
+
+def page(
+    db: Session,
+    org_id: str,
+    *,
+    teams: Teams,
+    severities: Collection[str],
+    with_acknowledged: bool,
+    limit: int,
+    after: str | None,
+) -> Page[Alert]:
+    """Those of these severities, newest first."""
+    rows = select(Alert).where(Alert.org_id == org_id, Alert.severity.in_(severities))
+    if not with_acknowledged:
+        rows = rows.where(Alert.acknowledged_at.is_(None))
+    rows = of_teams(rows, Alert.team_id, teams)
+    return pages.keyset(db, rows, Alert.id, limit=limit, after=after)
+
+
+def forget(db: Session, instance: Instance) -> None:
+    """All of the instance's: it is erased."""
+    gone = delete(Alert).where(Alert.org_id == instance.org_id, Alert.instance_id == instance.id)
+    db.execute(gone)
+
+
+def forget_old(db: Session, before: datetime, limit: int) -> int:
+    """Delete at most `limit` of those first raised before that moment; how many went."""
+    return delete_oldest(db, Alert.id, "alert_", before, limit)
+
+
+def _unresolved(instance: Instance) -> Select[Alert]:
+    rows = select(Alert).where(
+        Alert.org_id == instance.org_id,
+        Alert.instance_id == instance.id,
+        Alert.resolved_at.is_(None),
+    )
+    return rows.order_by(Alert.id.desc())
