@@ -17,7 +17,7 @@ from storage.access.users import User
 from storage.events import audit, events
 from storage.instances.instances import Instance
 
-KIND = "instance.paused.v1"
+KIND = "instance.requested.v1"
 
 
 def call_of(**given: Any) -> Call:
