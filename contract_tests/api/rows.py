@@ -34,6 +34,7 @@ class Estate:
     restore_id: str = f"rst_{NEVER}"
     migration_id: str = f"mig_{NEVER}"
     alert_id: str = f"alert_{NEVER}"
+    user_id: str = f"usr_{NEVER}"
     queue_name: str = "orders"
 
     @property
@@ -48,6 +49,7 @@ class Estate:
             "restore_id": self.restore_id,
             "migration_id": self.migration_id,
             "alert_id": self.alert_id,
+            "user_id": self.user_id,
             "queue_name": self.queue_name,
             "session_id": "current",
         }
@@ -63,6 +65,7 @@ NOBODY = {
     "restore_id": f"rst_{NEVER}",
     "migration_id": f"mig_{NEVER}",
     "alert_id": f"alert_{NEVER}",
+    "user_id": f"usr_{NEVER}",
     "queue_name": "never",
     "session_id": f"ses_{NEVER}",
 }
@@ -75,7 +78,8 @@ def estate(house: House, name: str = "Estate", *, plan: str = "team") -> Estate:
     copies = restored(house, tenant, instance_id)
     migration_id = migrated(house, tenant, instance_id)
     alert_id = alerted(house, instance_id)
-    return Estate(tenant, instance_id, domain_id, *copies, migration_id, alert_id)
+    user_id = house.member(tenant.org_id, "auditor").id
+    return Estate(tenant, instance_id, domain_id, *copies, migration_id, alert_id, user_id)
 
 
 def domain(house: House, tenant: Tenant, instance_id: str) -> str:

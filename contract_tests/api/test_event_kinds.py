@@ -117,6 +117,11 @@ def late_copies_and(then: Act) -> Act:
     return act
 
 
+def member_removed(house: House, tenant: Tenant, _instance_id: str) -> None:
+    path = f"{tenant.path}/members/{house.member(tenant.org_id, 'member').id}"
+    assert house.request("DELETE", path, tenant.key).is_success
+
+
 CHECKED = checked(("warning", "the table has no primary key"))
 ROTATED = {"generation": 2, "overlap_until": "2030-01-01T00:00:00.000Z"}
 ACTS: dict[str, list[Act]] = {
@@ -152,6 +157,7 @@ ACTS: dict[str, list[Act]] = {
         migrated(status="completed", way_back_until=moment(60)),
     ],
     "migration.failed.v1": [migrated(status="failed"), migrated(status="cancelled", reason="so")],
+    "org.member.removed.v1": [member_removed],
 }
 
 

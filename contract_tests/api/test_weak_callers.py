@@ -31,6 +31,8 @@ ASSURED = {
     "backups.restore": "step_up",
     "api_keys.unsuspend": "step_up",
     "instances.erase": "step_up",
+    "members.remove": "step_up",
+    "members.update": "step_up",
     "me.change_password": "step_up",
     "queues.delete": "step_up",
     "queues.permit": "step_up",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from control.boundary.authorization import authorize_for
 from specserver.binding import argument_name
-from storage.access import api_keys, projects, sessions
+from storage.access import api_keys, memberships, projects, sessions
 from storage.data import backups, migrations, restores
 from storage.events import alerts
 from storage.instances import instances
@@ -78,6 +78,10 @@ def _api_key(call: "Call", _found: Records, key_id: str, *, lock: bool) -> api_k
     return api_keys.fetch(call.db, _org_id(call), key_id, lock=lock)
 
 
+def _member(call: "Call", _found: Records, user_id: str, *, lock: bool) -> memberships.Membership:
+    return memberships.fetch(call.db, _org_id(call), user_id, lock=lock)
+
+
 def _alert(call: "Call", _found: Records, alert_id: str, *, lock: bool) -> alerts.Alert:
     return alerts.fetch(call.db, _org_id(call), alert_id, lock=lock)
 
@@ -102,6 +106,7 @@ KINDS: Final[Mapping[str, RecordKind]] = {
     "restore": RecordKind("instance", _restore),
     "migration": RecordKind("instance", _migration),
     "api_key": RecordKind(ORG, _api_key),
+    "member": RecordKind(ORG, _member),
     "alert": RecordKind(ORG, _alert, shown_by="alerts:read"),
     "session": RecordKind(CALLER, _session),
 }

@@ -5,6 +5,7 @@ from typing import Any
 
 from handlers.instants import timestamp, timestamp_or_none
 from storage.access.api_keys import ApiKey
+from storage.access.memberships import Membership
 from storage.access.organizations import Organization
 from storage.access.projects import Project
 from storage.access.sessions import UserSession
@@ -53,6 +54,17 @@ def organization(record: Organization, role: str) -> Json:
         "role": role,
         "created_at": timestamp(record.created_at),
         "closed_at": timestamp_or_none(record.closed_at),
+    }
+
+
+def member(record: Membership, of: User) -> Json:
+    return {
+        "user_id": of.id,
+        "email": of.email,
+        "name": of.name,
+        "role": record.role,
+        "mfa_enabled": of.totp_confirmed_at is not None,
+        "created_at": timestamp(record.created_at),
     }
 
 

@@ -79,6 +79,11 @@ def revoke_all(db: Session, org_id: str, at: datetime) -> int:
     return _revoke(db, org_id, at)
 
 
+def revoke_of(db: Session, org_id: str, user_id: str, at: datetime) -> int:
+    """Revoke the organization's keys that the user made; how many were in force."""
+    return _revoke(db, org_id, at, ApiKey.created_by == user_id)
+
+
 def _listed(org_id: str, now: datetime) -> tuple[ColumnElement[bool], ...]:
     return (
         ApiKey.org_id == org_id,

@@ -1,10 +1,13 @@
 """Memberships: which user belongs to which organization, and in which role."""
 
-from sqlalchemy import ForeignKey, false, select
+from sqlalchemy import ForeignKey, false, func, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
+from storage import pages
 from storage.columns import Owned, Record
+from storage.errors import RecordNotFound
 from storage.lookups import by_key
+from storage.pages import Page
 
 
 class Membership(Owned, Record):
@@ -26,6 +29,28 @@ def create(db: Session, org_id: str, user_id: str, role: str) -> Membership:
 
 def find(db: Session, org_id: str, user_id: str) -> Membership | None:
     return by_key(db, Membership, org_id, user_id)
+
+
+def fetch(db: Session, org_id: str, user_id: str, *, lock: bool = False) -> Membership:
+    """That of a member of the organization; `lock` holds it until the commit."""
+    found = by_key(db, Membership, org_id, user_id, lock=lock)
+    if found is None:
+        raise RecordNotFound("member not found")
+    return found
+
+
+def page(db: Session, org_id: str, *, limit: int, after: str | None) -> Page[Membership]:
+    """The organization's, those of the newest users first."""
+    rows = select(Membership).where(Membership.org_id == org_id)
+    return pages.keyset(db, rows, Membership.user_id, limit=limit, after=after)
+
+
+def count(db: Session, org_id: str, role: str | None = None) -> int:
+    """Members of the organization, of this role or of any."""
+    rows = select(func.count()).select_from(Membership).where(Membership.org_id == org_id)
+    if role is not None:
+        rows = rows.where(Membership.role == role)
+    return db.scalars(rows).one()
 
 
 def first_owner(db: Session, org_id: str) -> str | None:

@@ -1,5 +1,6 @@
 """Users: people, who may belong to several organizations."""
 
+from collections.abc import Collection
 from datetime import datetime
 
 from sqlalchemy import select
@@ -32,6 +33,11 @@ def create(db: Session, *, email: str, name: str, password_hash: str | None = No
 
 def by_email(db: Session, email: str) -> User | None:
     return db.scalars(select(User).where(User.email == email.lower())).one_or_none()
+
+
+def of_ids(db: Session, ids: Collection[str]) -> dict[str, User]:
+    """Those of these ids, by their ids."""
+    return {user.id: user for user in db.scalars(select(User).where(User.id.in_(ids)))}
 
 
 def is_anyone(db: Session) -> bool:

@@ -1,0 +1,79 @@
+"""Members: who belongs to an organization, in which role."""
+
+from typing import Any
+
+from control.boundary.authorization import lacking
+from control.policy import permissions
+from control.policy.plans import PLANS
+from handlers import paging
+from handlers.access import views
+from handlers.calls import OrgCall
+from specserver import Conflict, Forbidden, Reply
+from storage.access import api_keys, memberships, users
+from storage.access.memberships import Membership
+
+Body = dict[str, Any]
+
+
+def list_(call: OrgCall, limit: int, cursor: str | None = None) -> Body:
+    found = memberships.page(call.db, call.org.id, limit=limit, after=paging.after(call, cursor))
+    known = users.of_ids(call.db, [one.user_id for one in found.items])
+    listed = paging.page(call, found, lambda one: views.member(one, known[one.user_id]))
+    return {**listed, "seats": seats(call)}
+
+
+def seats(call: OrgCall) -> Body:
+    """How many the plan has, and who takes them."""
+    return {
+        "limit": PLANS[call.org.plan].seats_max,
+        "members": memberships.count(call.db, call.org.id),
+    }
+
+
+def update(call: OrgCall, member: Membership, body: Body) -> Body:
+    check_reach(call, member.role)
+    check_reach(call, body["role"])
+    if body["role"] != "owner":
+        _refuse_last_owner(call, member)
+    call.audit(target=member.user_id, detail={"role": body["role"], "was": member.role})
+    member.role = body["role"]
+    return views.member(member, users.of_ids(call.db, [member.user_id])[member.user_id])
+
+
+def remove(call: OrgCall, member: Membership) -> Reply:
+    leaves = call.caller.session is not None and member.user_id == call.caller.user.id
+    if not leaves:
+        _require_writing(call)
+        check_reach(call, member.role)
+    _refuse_last_owner(call, member)
+    revoked = api_keys.revoke_of(call.db, call.org.id, member.user_id, call.now)
+    told = {"user_id": member.user_id, "role": member.role, "left": leaves}
+    call.audit(target=member.user_id, detail={**told, "api_keys_revoked": revoked})
+    call.emit("org.member.removed.v1", told)
+    call.db.delete(member)
+    return Reply.no_content()
+
+
+def check_reach(call: OrgCall, role: str) -> None:
+    """Nobody gives a role that holds more than they do, nor takes one from somebody."""
+    beyond = permissions.of_role(role) - call.caller.rights.anywhere
+    if beyond:
+        raise Forbidden(
+            f"the role {role} has permissions that you do not have: {', '.join(sorted(beyond))}",
+            code="role_exceeds_yours",
+        )
+
+
+def _require_writing(call: OrgCall) -> None:
+    if not call.caller.rights.has("members:write"):
+        raise lacking("members:write", call.caller.role)
+
+
+def _refuse_last_owner(call: OrgCall, member: Membership) -> None:
+    """While this request lasts, nobody else changes the organization: the count stays true."""
+    if member.role == "owner" and memberships.count(call.db, call.org.id, "owner") == 1:
+        raise Conflict(
+            "this is the last owner of the organization: make somebody else an owner first,"
+            " or close the organization",
+            code="last_owner",
+        )
