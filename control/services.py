@@ -9,6 +9,7 @@ if TYPE_CHECKING:  # these modules name Services themselves
     from control.boundary.rates import Limiter
     from control.cells.client import Cells
     from control.cells.signing import Signer
+    from control.mail import Mailer
     from control.sealing import Sealer
     from control.settings import ControlSettings
     from control.workflows.network.dns import Resolver
@@ -24,3 +25,4 @@ class Services:
     settings: ControlSettings
     cells: Cells
     resolver: Resolver
+    mailer: Mailer

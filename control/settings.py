@@ -48,6 +48,7 @@ class ControlSettings:
     free_orgs_per_user: int = 2
     session_ttl_s: int = 2_592_000
     mfa_ttl_s: int = 900
+    invite_ttl_s: int = 604_800
     reveal_ttl_s: int = 60
     replay_ttl_s: int = 86_400
     stream_ttl_s: float = 3_600

@@ -283,6 +283,21 @@ def wait(
     raise typer.Exit(waiting.wait(settings, url, timeout))
 
 
+def mail(home: Home = None) -> None:
+    """Show the mail that this installation has sent while no mail server is set (mail_url).
+
+    Example: menagerie mail
+    """
+    settings = _settings("mail", home=home)
+    from menagerie.mail import folder_in, read  # noqa: PLC0415 -- keeps the other commands quick
+
+    folder = folder_in(settings.root)
+    found = read(folder)
+    if settings.mail_url:
+        typer.echo("mail goes to the mail server of mail_url since that is set", err=True)
+    typer.echo("\n\n".join(found) if found else f"there is no mail in {folder}")
+
+
 def doctor(
     home: Home = None,
     output: OutputOption = None,
@@ -321,7 +336,7 @@ def _begin_part() -> None:
 
 COMMANDS = (
     *(serve, wait, doctor, init, api, worker, cell, gateway),
-    *(upgrade_database, config, openapi, backup, recover),
+    *(upgrade_database, config, openapi, backup, recover, mail),
 )
 
 

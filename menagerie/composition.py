@@ -8,6 +8,7 @@ from control.boundary import check_document, make_boundary
 from control.boundary.rates import make_limiter
 from control.cells.http_cells import HttpCells
 from control.cells.signing import Signer
+from control.mail import mailer_of
 from control.policy.placement import Overcommit
 from control.sealing import Sealer
 from control.services import Services
@@ -15,6 +16,7 @@ from control.settings import ControlSettings
 from control.workflows.catalogue import cells as cell_workflows
 from control.workflows.network.dns import DnsResolver
 from menagerie import contract, keys
+from menagerie.mail import folder_in
 from menagerie.settings import Settings
 from pages import alone
 from specserver import App, Document, Reply
@@ -39,6 +41,7 @@ def build_services(settings: Settings) -> Services:
         free_orgs_per_user=settings.free_orgs_per_user,
         session_ttl_s=settings.session_ttl_s,
         mfa_ttl_s=settings.mfa_ttl_s,
+        invite_ttl_s=settings.invite_ttl_s,
         reveal_ttl_s=settings.reveal_ttl_s,
         replay_ttl_s=settings.replay_ttl_s,
         stream_ttl_s=settings.stream_ttl_s,
@@ -63,6 +66,7 @@ def build_services(settings: Settings) -> Services:
         settings=control_settings,
         cells=HttpCells(signer),
         resolver=DnsResolver(settings.dns_servers),
+        mailer=mailer_of(settings.mail_url, settings.mail_sender, folder_in(settings.root)),
     )
 
 

@@ -69,6 +69,26 @@ def check_base_url(url: str) -> None:
             raise ValueError("must be a URL that begins with https:// or http:// and has a host")
 
 
+def check_mail_url(url: str) -> None:
+    """The URL is not repeated: it may hold a password."""
+    wrong = "must be a URL such as smtps://user:password@mail.example.com, or empty"
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"smtp", "smtps"} and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    if url and not usable:
+        raise ValueError(wrong)
+
+
+def check_mail_sender(sender: str) -> None:
+    from email.utils import parseaddr  # noqa: PLC0415 -- see above
+
+    address = parseaddr(sender)[1]
+    if "@" not in address or any(not character.isprintable() for character in sender):
+        raise ValueError("must be an address such as Databases <databases@example.com>")
+
+
 def check_database_url(url: str) -> None:
     """The URL is not repeated: it may hold a password."""
     if url:

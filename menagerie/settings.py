@@ -20,6 +20,7 @@ from pydantic_settings import (
 
 from menagerie import names, setting_values
 from menagerie.errors import SettingsError
+from menagerie.mail_settings import MailSettings
 
 DEFAULT_HOME = Path("~/.menagerie")
 _LONGEST_S = 365 * 86_400  # a cell allows no more, and dates end some thousand years on
@@ -27,7 +28,7 @@ GATEWAY_PROCESSES = 4  # where nothing else is said; each passes on tens of thou
 GATEWAY_PORTS = ("https", "postgres", "mysql", "resp", "mongodb", "clickhouse_https", "clickhouse")
 
 
-class Settings(BaseSettings):
+class Settings(MailSettings, BaseSettings):
     """What is in force for this process. Times in seconds, ports as integers (0: any free one)."""
 
     # A value that is refused may hold a password; the error names the setting.
@@ -333,7 +334,6 @@ class Settings(BaseSettings):
 
     @property
     def gateway_ports(self) -> dict[str, int]:
-        """By protocol."""
         return {protocol: getattr(self, f"gateway_{protocol}_port") for protocol in GATEWAY_PORTS}
 
     @property

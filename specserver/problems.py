@@ -132,6 +132,10 @@ class Unauthenticated(_StatusProblem):
         super().__init__(detail, headers=given, **rest)
 
 
+class PaymentRequired(_StatusProblem):
+    STATUS, DETAIL = 402, "the plan does not allow this"
+
+
 class Forbidden(_StatusProblem):
     STATUS, DETAIL = 403, "you are not allowed to do this"
 

@@ -18,6 +18,7 @@ from contract_tests.api.oracle import Oracle, OracleTransport, document
 from contract_tests.name_server import NameServer
 from contract_tests.workflows.fake_cell import FakeCell, FakeCells
 from contract_tests.workflows.known import WORK
+from contract_tests.workflows.letters import Letters
 from control.boundary import identity
 from control.boundary.rates import make_limiter
 from control.cells.signing import Signer
@@ -86,6 +87,7 @@ class House:
         self.database = Database(url)
         self.cell = FakeCell(directory / "cell.db")
         self.names = NameServer()
+        self.letters = Letters()
         settings = ControlSettings(
             cursor_key=b"k" * 32, rate_limits=False, strict=True, stream_ttl_s=stream_ttl_s
         )
@@ -97,6 +99,7 @@ class House:
             settings=settings,
             cells=FakeCells(self.cell),
             resolver=DnsResolver([self.names.address]),
+            mailer=self.letters,
         )
         self.app = build_app(_settings(directory), self.services, document=document())
         self.oracle = oracle or Oracle()

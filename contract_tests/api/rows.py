@@ -11,6 +11,7 @@ from contract_tests.api.oracle import document
 from contract_tests.workflows.known import take_turn
 from control.workflows.instances.subjects import publish_failed
 from specserver import Operation
+from storage import identifiers
 from storage.events.alerts import Alert
 from storage.instances.instances import Instance
 
@@ -21,6 +22,8 @@ OPERATIONS = [
 IDS = [operation.id for operation in OPERATIONS]
 NEVER = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 """The rest of an id that nothing ever had."""
+NO_INVITE = "mi_" + "0" * 49
+"""The token of no invite."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,7 @@ class Estate:
     migration_id: str = f"mig_{NEVER}"
     alert_id: str = f"alert_{NEVER}"
     user_id: str = f"usr_{NEVER}"
+    invite_id: str = f"inv_{NEVER}"
     queue_name: str = "orders"
 
     @property
@@ -50,6 +54,8 @@ class Estate:
             "migration_id": self.migration_id,
             "alert_id": self.alert_id,
             "user_id": self.user_id,
+            "invite_id": self.invite_id,
+            "token": NO_INVITE,
             "queue_name": self.queue_name,
             "session_id": "current",
         }
@@ -66,6 +72,8 @@ NOBODY = {
     "migration_id": f"mig_{NEVER}",
     "alert_id": f"alert_{NEVER}",
     "user_id": f"usr_{NEVER}",
+    "invite_id": f"inv_{NEVER}",
+    "token": NO_INVITE,
     "queue_name": "never",
     "session_id": f"ses_{NEVER}",
 }
@@ -79,7 +87,18 @@ def estate(house: House, name: str = "Estate", *, plan: str = "team") -> Estate:
     migration_id = migrated(house, tenant, instance_id)
     alert_id = alerted(house, instance_id)
     user_id = house.member(tenant.org_id, "auditor").id
-    return Estate(tenant, instance_id, domain_id, *copies, migration_id, alert_id, user_id)
+    invite_id = invited(house, tenant, name)
+    ids = (*copies, migration_id, alert_id, user_id, invite_id)
+    return Estate(tenant, instance_id, domain_id, *ids)
+
+
+def invited(house: House, tenant: Tenant, name: str) -> str:
+    """The id of a pending invite, to an address with this name in it."""
+    email = f"{'-'.join(name.lower().split())}.{identifiers.new('').lower()}@example.com"
+    body = {"email": email, "role": "auditor"}
+    made = house.post(f"{tenant.path}/invites", tenant.key, json=body)
+    house.settle()
+    return str(made.json()["id"])
 
 
 def domain(house: House, tenant: Tenant, instance_id: str) -> str:

@@ -122,6 +122,11 @@ def member_removed(house: House, tenant: Tenant, _instance_id: str) -> None:
     assert house.request("DELETE", path, tenant.key).is_success
 
 
+def invited(house: House, tenant: Tenant, _instance_id: str) -> None:
+    body = {"email": f"{tenant.org_id.lower()}@example.com", "role": "member"}
+    assert house.post(f"{tenant.path}/invites", tenant.key, json=body).is_success
+
+
 CHECKED = checked(("warning", "the table has no primary key"))
 ROTATED = {"generation": 2, "overlap_until": "2030-01-01T00:00:00.000Z"}
 ACTS: dict[str, list[Act]] = {
@@ -157,6 +162,7 @@ ACTS: dict[str, list[Act]] = {
         migrated(status="completed", way_back_until=moment(60)),
     ],
     "migration.failed.v1": [migrated(status="failed"), migrated(status="cancelled", reason="so")],
+    "org.member.invited.v1": [invited],
     "org.member.removed.v1": [member_removed],
 }
 

@@ -8,6 +8,7 @@ import pytest
 import structlog
 from sqlalchemy import select
 
+from contract_tests.api import letters
 from contract_tests.api.harness import PASSWORD, House, Person
 from contract_tests.api.rows import OPERATIONS, Estate, estate, is_problem, migrating, send
 from contract_tests.api.second_factor import code, enrol, enrolled
@@ -67,12 +68,23 @@ def enrol_twice(house: House, person: Person) -> list[str]:
     return [WRONG, PASSWORD]
 
 
+def create_account(house: House, _person: Person) -> list[str]:
+    token = letters.invite(house, house.tenant(plan="team"), "new@example.com")
+    for password in (NEW, WRONG):
+        body = {"invite_token": token, "name": "New", "password": password}
+        house.post("/v1/users", json=body)
+    path = f"/v1/invites/{token}/accept"
+    is_problem(house.post(path, house.person().session), 403, "invite_of_another")
+    return [token, NEW, WRONG]
+
+
 ACTS: dict[str, dict[str, Act]] = {
     "sessions.create": {"password": sign_in, "totp_code": sign_in_with_a_code},
     "sessions.step_up": {"code": step_up},
     "me.change_password": {"current_password": change_password, "new_password": change_password},
     "me.enrol_totp": {"password": enrol_twice},
     "me.confirm_totp": {"code": step_up},
+    "users.create": {"invite_token": create_account, "password": create_account},
 }
 
 

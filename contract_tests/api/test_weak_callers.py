@@ -31,6 +31,7 @@ ASSURED = {
     "backups.restore": "step_up",
     "api_keys.unsuspend": "step_up",
     "instances.erase": "step_up",
+    "invites.create": "step_up",
     "members.remove": "step_up",
     "members.update": "step_up",
     "me.change_password": "step_up",

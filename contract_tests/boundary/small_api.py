@@ -62,6 +62,7 @@ class SmallApi:
             settings=self.settings,
             cells=cast("Any", None),
             resolver=DnsResolver([NOBODY]),
+            mailer=cast("Any", None),
         )
         self.boundary = make_boundary(self.services)
         # The test of the rules holds the document to OpenAPI, once and not for each of these.

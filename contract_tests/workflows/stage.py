@@ -10,6 +10,7 @@ from sqlalchemy import select
 from contract_tests.name_server import NOBODY
 from contract_tests.workflows.fake_cell import FakeCell, FakeCells
 from contract_tests.workflows.known import WORK
+from contract_tests.workflows.letters import Letters
 from control.cells.signing import Signer
 from control.sealing import Sealer
 from control.services import Services
@@ -141,6 +142,7 @@ def make_services(database: Database, cell: FakeCell) -> Services:
         settings=ControlSettings(cursor_key=b"k" * 32),
         cells=FakeCells(cell),
         resolver=DnsResolver([NOBODY]),
+        mailer=Letters(),
     )
 
 

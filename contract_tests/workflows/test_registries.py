@@ -17,6 +17,8 @@ from contract_tests.workflows import known
 from contract_tests.workflows.data import migrating, stored
 from contract_tests.workflows.stage import LEASE_S, Killed, Stage
 from contract_tests.workflows.test_three_ways import CASES
+from control.mail import Letter
+from control.workflows.access import mail
 from control.workflows.instances.resuming import bring_back
 from control.workflows.instances.starting import start
 from control.workflows.network.dns import DnsResolver
@@ -91,6 +93,11 @@ def of_a_lost_one(stage: Stage) -> None:
         start(db, bring_back, instance, backup_id=backup_id)
 
 
+def of_a_letter(stage: Stage) -> None:
+    with stage.database.write() as db:
+        mail.post(db, stage.services.sealer, Letter("a@example.com", "So", "it is"), stage.org_id)
+
+
 def with_a_second_store(then: Callable[[Stage], None]) -> Callable[[Stage], None]:
     """Without one, a cell is told nothing of copies."""
 
@@ -119,6 +126,7 @@ OTHERS: Final[dict[str, Callable[[Stage], None]]] = {
     "instances.converge": on_instance("instances.converge"),
     "instances.network": on_instance("instances.network"),
     "instances.purge": by_itself("instances.purge"),
+    "mail.send": of_a_letter,
     "migrations.begin": of_a_migration("migrations.begin"),
     "migrations.cancel": of_a_migration("migrations.cancel"),
     "migrations.cutover": of_a_migration("migrations.cutover"),

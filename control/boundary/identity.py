@@ -16,6 +16,7 @@ from argon2.exceptions import InvalidHashError, VerificationError
 
 API_KEY_PREFIX = "mk_live_"
 SESSION_PREFIX = "ms_"
+INVITE_PREFIX = "mi_"
 TOTP_STEP_S = 30
 # A clock one step off on either side is common on phones.
 TOTP_STEPS_EITHER_SIDE = 1
@@ -48,6 +49,11 @@ def new_api_key() -> Token:
 
 def new_session_token() -> Token:
     return _new_token(SESSION_PREFIX)
+
+
+def new_invite_token() -> Token:
+    """Good once, for whoever has it: it is no bearer token."""
+    return _new_token(INVITE_PREFIX)
 
 
 def token_sha256(secret: str) -> str:

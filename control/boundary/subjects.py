@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from control.boundary.authorization import authorize_for
 from specserver.binding import argument_name
-from storage.access import api_keys, memberships, projects, sessions
+from storage.access import api_keys, invites, memberships, projects, sessions
 from storage.data import backups, migrations, restores
 from storage.events import alerts
 from storage.instances import instances
@@ -82,6 +82,10 @@ def _member(call: "Call", _found: Records, user_id: str, *, lock: bool) -> membe
     return memberships.fetch(call.db, _org_id(call), user_id, lock=lock)
 
 
+def _invite(call: "Call", _found: Records, invite_id: str, *, lock: bool) -> invites.Invite:
+    return invites.fetch(call.db, _org_id(call), invite_id, call.now, lock=lock)
+
+
 def _alert(call: "Call", _found: Records, alert_id: str, *, lock: bool) -> alerts.Alert:
     return alerts.fetch(call.db, _org_id(call), alert_id, lock=lock)
 
@@ -107,6 +111,7 @@ KINDS: Final[Mapping[str, RecordKind]] = {
     "migration": RecordKind("instance", _migration),
     "api_key": RecordKind(ORG, _api_key),
     "member": RecordKind(ORG, _member),
+    "invite": RecordKind(ORG, _invite),
     "alert": RecordKind(ORG, _alert, shown_by="alerts:read"),
     "session": RecordKind(CALLER, _session),
 }

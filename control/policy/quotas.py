@@ -13,6 +13,7 @@ GONE_TIMES: Final = 5
 """How many times a plan's quotas its deleted instances, not erased yet, may hold."""
 ORGS_CLOSED_MAX: Final = 20
 """How many organizations a user may close in ORGS_CLOSED_WITHIN and still create one."""
+INVITES_A_DAY_MAX: Final = 200
 ORGS_CLOSED_WITHIN: Final = timedelta(days=30)
 DOMAINS_MAX: Final = 20
 """Of one instance; a cell takes no more."""
@@ -126,6 +127,14 @@ def check_one_more_api_key(plan: Plan, count: int) -> list[Violation]:
     if plan.api_keys_max is None or count < plan.api_keys_max:
         return []
     message = f"the {plan.id} plan allows {plan.api_keys_max} API keys; revoke one first"
+    return [wrong("", "quota", message)]
+
+
+def check_one_more_invite(sent: int) -> list[Violation]:
+    """`sent` in the last day: letters to people who did not ask for them."""
+    if sent < INVITES_A_DAY_MAX:
+        return []
+    message = f"an organization can send {INVITES_A_DAY_MAX} invites in 24 hours; try again later"
     return [wrong("", "quota", message)]
 
 

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from control.work import Operation, Schedule, queue, workflow
 from storage import rate_windows, replays
-from storage.access import sessions
+from storage.access import invites, sessions
 from storage.data import backups, migrations, restores
 from storage.database import now
 from storage.events import alerts, audit, events
@@ -40,6 +40,7 @@ def clean(op: Operation) -> None:
     _forget(op, one_time_urls.forget_expired, timedelta())
     _forget(op, queue.forget_finished, KEEP_FINISHED_WORK)
     _forget(op, audit.forget_old, timedelta(days=settings.audit_kept_days))
+    _forget(op, invites.forget_old, timedelta(days=settings.audit_kept_days))
     _forget(op, alerts.forget_old, timedelta(days=settings.audit_kept_days))
     _forget(op, changes.forget_old, timedelta(days=settings.audit_kept_days))
     _forget(op, migrations.forget_old, timedelta(days=settings.audit_kept_days))

@@ -4,9 +4,8 @@ from typing import Any
 
 from control.boundary.authorization import lacking
 from control.policy import permissions
-from control.policy.plans import PLANS
 from handlers import paging
-from handlers.access import views
+from handlers.access import joining, views
 from handlers.calls import OrgCall
 from specserver import Conflict, Forbidden, Reply
 from storage.access import api_keys, memberships, users
@@ -19,15 +18,7 @@ def list_(call: OrgCall, limit: int, cursor: str | None = None) -> Body:
     found = memberships.page(call.db, call.org.id, limit=limit, after=paging.after(call, cursor))
     known = users.of_ids(call.db, [one.user_id for one in found.items])
     listed = paging.page(call, found, lambda one: views.member(one, known[one.user_id]))
-    return {**listed, "seats": seats(call)}
-
-
-def seats(call: OrgCall) -> Body:
-    """How many the plan has, and who takes them."""
-    return {
-        "limit": PLANS[call.org.plan].seats_max,
-        "members": memberships.count(call.db, call.org.id),
-    }
+    return {**listed, "seats": joining.seats(call, call.org)}
 
 
 def update(call: OrgCall, member: Membership, body: Body) -> Body:

@@ -5,6 +5,7 @@ from typing import Any
 
 from handlers.instants import timestamp, timestamp_or_none
 from storage.access.api_keys import ApiKey
+from storage.access.invites import Invite
 from storage.access.memberships import Membership
 from storage.access.organizations import Organization
 from storage.access.projects import Project
@@ -65,6 +66,19 @@ def member(record: Membership, of: User) -> Json:
         "role": record.role,
         "mfa_enabled": of.totp_confirmed_at is not None,
         "created_at": timestamp(record.created_at),
+    }
+
+
+def invite(record: Invite) -> Json:
+    """Without its token, which only the letter has."""
+    return {
+        "id": record.id,
+        "org_id": record.org_id,
+        "email": record.email,
+        "role": record.role,
+        "invited_by": record.invited_by,
+        "created_at": timestamp(record.created_at),
+        "expires_at": timestamp(record.expires_at),
     }
 
 

@@ -37,7 +37,7 @@ def entries(house: House, tenant: Tenant, action: str) -> list[dict[str, Any]]:
 def test_members_are_listed_with_their_roles_and_the_seats(house: House, tenant: Tenant) -> None:
     auditor = house.member(tenant.org_id, "auditor")
     page = house.get(f"{tenant.path}/members", auditor.session).json()
-    assert page["seats"] == {"limit": 25, "members": 2}
+    assert page["seats"] == {"limit": 25, "members": 2, "pending_invites": 0}
     assert roles(house, tenant) == {tenant.owner.id: "owner", auditor.id: "auditor"}
     shown = next(one for one in page["items"] if one["user_id"] == auditor.id)
     assert (shown["email"], shown["mfa_enabled"]) == (auditor.email, False)

@@ -1,0 +1,20 @@
+"""Invites, and the tokens in their letters."""
+
+import re
+
+from contract_tests.api.harness import House, Tenant
+
+
+def invite(house: House, tenant: Tenant, email: str, role: str = "member") -> str:
+    """The token of a new invite to this address."""
+    made = house.post(f"{tenant.path}/invites", tenant.key, json={"email": email, "role": role})
+    assert made.status_code == 201, made.text
+    return token_of_last(house)
+
+
+def token_of_last(house: House) -> str:
+    """That of the letter which was sent last."""
+    house.settle()
+    found = re.search(r"accept (mi_\w+)", house.letters.last.text)
+    assert found is not None
+    return found.group(1)

@@ -1,0 +1,112 @@
+"""Delivery: to a mail server over TLS, or as files of a maildir where none is set."""
+
+import contextlib
+import ipaddress
+import mailbox
+import smtplib
+import ssl
+from email.message import EmailMessage
+from email.utils import formatdate, make_msgid
+from pathlib import Path
+from typing import Final, Protocol
+from urllib.parse import unquote, urlsplit
+
+from control.mail.letters import Letter
+
+SCHEMES: Final = {"smtp": 587, "smtps": 465}
+_TIMEOUT_S: Final = 20.0
+
+
+class MailFailed(Exception):  # noqa: N818 -- a fact about a letter
+    """The letter was not taken; it is tried again. The text names no password."""
+
+
+class Mailer(Protocol):
+    def send(self, letter: Letter, key: str) -> None:
+        """Deliver it. The same `key` again is the same letter. Raises MailFailed."""
+
+
+class Maildir:
+    """A folder that mail programs and `menagerie mail` read."""
+
+    def __init__(self, folder: Path, sender: str) -> None:
+        self._folder = folder
+        self._sender = sender
+
+    def send(self, letter: Letter, key: str) -> None:
+        try:
+            box = mailbox.Maildir(self._folder)
+            message = mailbox.MaildirMessage(message_of(letter, key, self._sender))
+            if any(box[name]["Message-ID"] == message["Message-ID"] for name in list(box.keys())):
+                return
+            box.add(message)
+        except OSError as error:
+            raise MailFailed(f"the folder for mail cannot be written: {error.strerror}") from error
+
+
+class SmtpServer:
+    """By `smtps://`, or `smtp://` with STARTTLS, which only a server on this machine may lack."""
+
+    def __init__(self, url: str, sender: str) -> None:
+        parts = urlsplit(url)
+        self._implicit = parts.scheme == "smtps"
+        self._host = parts.hostname or ""
+        self._port = parts.port or SCHEMES[parts.scheme]
+        self._user = unquote(parts.username or "")
+        self._password = unquote(parts.password or "")
+        self._sender = sender
+
+    def send(self, letter: Letter, key: str) -> None:
+        message = message_of(letter, key, self._sender)
+        try:
+            with contextlib.closing(self._connected()) as server:
+                if self._user:
+                    server.login(self._user, self._password)
+                server.send_message(message)
+        except smtplib.SMTPResponseException as error:
+            raise MailFailed(f"the mail server refused the letter ({error.smtp_code})") from error
+        except smtplib.SMTPRecipientsRefused as error:
+            raise MailFailed("the mail server refused the recipient") from error
+        except (OSError, smtplib.SMTPException) as error:
+            kind = type(error).__name__
+            raise MailFailed(f"the mail server cannot be reached, or is no such: {kind}") from error
+
+    def _connected(self) -> smtplib.SMTP:
+        tls = ssl.create_default_context()
+        if self._implicit:
+            return smtplib.SMTP_SSL(self._host, self._port, timeout=_TIMEOUT_S, context=tls)
+        server = smtplib.SMTP(self._host, self._port, timeout=_TIMEOUT_S)
+        server.ehlo_or_helo_if_needed()
+        if server.has_extn("starttls"):
+            server.starttls(context=tls)
+        elif not _is_here(self._host):
+            server.close()
+            raise MailFailed("the mail server offers no TLS (STARTTLS)")
+        return server
+
+
+def mailer_of(url: str, sender: str, folder: Path) -> Mailer:
+    """By the server of the URL, or into the folder where there is none."""
+    return SmtpServer(url, sender) if url else Maildir(folder, sender)
+
+
+def message_of(letter: Letter, key: str, sender: str) -> EmailMessage:
+    """Its id is made of the key, so that a letter sent twice is known as one."""
+    message = EmailMessage()
+    message["From"] = sender
+    message["To"] = letter.to
+    message["Subject"] = letter.subject
+    message["Date"] = formatdate()
+    domain = sender.rpartition("@")[2].strip("> ") or None
+    message["Message-ID"] = f"<{key.replace(':', '.')}@{domain}>" if domain else make_msgid()
+    message["Auto-Submitted"] = "auto-generated"
+    message.set_content(letter.text)
+    return message
+
+
+def _is_here(host: str) -> bool:
+    if host == "localhost":
+        return True
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return False

@@ -1,0 +1,46 @@
+"""The letters there are, as plain text."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+
+@dataclass(frozen=True)
+class Letter:
+    """To one person; `text` has lines of whatever length."""
+
+    to: str
+    subject: str
+    text: str
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def of_json(cls, told: dict[str, Any]) -> Self:
+        return cls(**told)
+
+
+def invitation(
+    *, to: str, by: str, org: str, role: str, token: str, until: str, base_url: str
+) -> Letter:
+    """Names are of tenants: they stand in quotes, so that none is taken for a word of ours."""
+    return Letter(
+        to=to,
+        subject=f'Invitation to the organization "{org}"',
+        text=f"""\
+"{by}" invites you to join the organization "{org}" as {role}, on the database service at
+{base_url}
+
+If you have an account with this email address, sign in and accept:
+
+    menagerie login --url {base_url} --email {to}
+    menagerie invites accept {token}
+
+If you have none yet, create one; this accepts the invitation too:
+
+    menagerie users create --invite-token {token} --name "Your Name" --password "…"
+
+The invitation is valid once, until {until}. If you do not know the sender, ignore this message:
+nothing happens unless you accept.
+""",
+    )

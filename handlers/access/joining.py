@@ -1,0 +1,62 @@
+"""Joining an organization by an invite, and the seats that the plan has for it."""
+
+from typing import Any
+
+from control.boundary import Call
+from control.boundary.call import refuse_closed
+from control.policy.plans import PLANS
+from specserver import Conflict, Forbidden, PaymentRequired
+from storage.access import invites, memberships, organizations
+from storage.access.invites import Invite
+from storage.access.organizations import Organization
+from storage.access.users import User
+
+
+def join(call: Call, invite: Invite, user: User) -> Organization:
+    """Make the user a member in the role of the invite, which is used by it."""
+    if user.email != invite.email:
+        raise Forbidden(
+            "this invite is for another email address: sign in with the one it was sent to",
+            code="invite_of_another",
+        )
+    check_open(call, invite)
+    org = organizations.fetch(call.db, invite.org_id)
+    refuse_closed(org)
+    if memberships.find(call.db, org.id, user.id) is not None:
+        raise Conflict("you are a member of this organization already", code="already_member")
+    refuse_full(call, org)
+    memberships.create(call.db, org.id, user.id, invite.role)
+    invite.accept(user.id, call.now)
+    return org
+
+
+def check_open(call: Call, invite: Invite) -> None:
+    status = invite.status(call.now)
+    if status == "used":
+        raise Conflict("this invite was used already", code="invite_used")
+    if status == "revoked":
+        raise Conflict("this invite was revoked; ask for another", code="invite_revoked")
+    if status == "expired":
+        raise Conflict("this invite has expired; ask for another", code="invite_expired")
+
+
+def refuse_full(call: Call, org: Organization, *, with_pending: bool = False) -> None:
+    """Where one more member, or one more invite, has no seat."""
+    taken = seats(call, org)
+    used = taken["members"] + (taken["pending_invites"] if with_pending else 0)
+    if taken["limit"] is not None and used >= taken["limit"]:
+        among = " or invited" if with_pending else ""
+        raise PaymentRequired(
+            f"the {org.plan} plan has {taken['limit']} seats, and as many people are"
+            f" members{among}: remove somebody, revoke an invite or change the plan",
+            code="seat_limit",
+        )
+
+
+def seats(call: Call, org: Organization) -> dict[str, Any]:
+    """How many the plan has, and who takes them."""
+    return {
+        "limit": PLANS[org.plan].seats_max,
+        "members": memberships.count(call.db, org.id),
+        "pending_invites": invites.count_pending(call.db, org.id, call.now),
+    }

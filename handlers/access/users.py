@@ -1,0 +1,26 @@
+"""Accounts of people."""
+
+from typing import Any
+
+from control.boundary import Call, identity
+from handlers.access import joining, views
+from specserver import Conflict, Reply
+from storage.access import invites, users
+
+Body = dict[str, Any]
+
+
+def create(call: Call, body: Body) -> Reply:
+    """Whoever has the token has read the letter: the address is theirs."""
+    invite = invites.take(call.db, identity.token_sha256(body["invite_token"]))
+    joining.check_open(call, invite)
+    if users.by_email(call.db, invite.email) is not None:
+        raise Conflict(
+            "there is an account with the address of this invite: sign in and accept the invite",
+            code="account_exists",
+        )
+    password_hash = identity.hash_password(body["password"])
+    user = users.create(call.db, email=invite.email, name=body["name"], password_hash=password_hash)
+    org = joining.join(call, invite, user)
+    call.audit(target=user.id, org=org, detail={"invite_id": invite.id, "role": invite.role})
+    return Reply(201, {**views.user(user), "org": views.organization(org, invite.role)})

@@ -1,0 +1,32 @@
+"""Where mail goes, who it is from, and how long the invites in it can be accepted."""
+
+from pydantic import BaseModel, Field, field_validator
+
+from menagerie import setting_values
+
+
+class MailSettings(BaseModel):
+    invite_ttl_s: int = Field(
+        604_800, ge=60, le=365 * 86_400, description="how long an invite can be accepted"
+    )
+    mail_url: str = Field(
+        "",
+        repr=False,
+        description="mail server: smtps://user:password@host or smtp://… (STARTTLS); empty: mail is"
+        " kept in `mail` in the home, for `menagerie mail`",
+    )
+    mail_sender: str = Field(
+        "Menagerie <menagerie@localhost>", description="sender of mail, with an address"
+    )
+
+    @field_validator("mail_url")
+    @classmethod
+    def _mail_is_a_server(cls, url: str) -> str:
+        setting_values.check_mail_url(url)
+        return url
+
+    @field_validator("mail_sender")
+    @classmethod
+    def _sender_is_an_address(cls, sender: str) -> str:
+        setting_values.check_mail_sender(sender)
+        return sender
