@@ -74,7 +74,7 @@ def create_account(house: House, _person: Person) -> list[str]:
         body = {"invite_token": token, "name": "New", "password": password}
         house.post("/v1/users", json=body)
     path = f"/v1/invites/{token}/accept"
-    is_problem(house.post(path, house.person().session), 403, "invite_of_another")
+    is_problem(house.post(path, house.person().session), 403, "wrong_email")
     return [token, NEW, WRONG]
 
 

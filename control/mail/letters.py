@@ -31,14 +31,19 @@ def invitation(
 "{by}" invites you to join the organization "{org}" as {role}, on the database service at
 {base_url}
 
+Tell the command line where that is:
+
+    export MENAGERIE_BASE_URL={base_url}
+
 If you have an account with this email address, sign in and accept:
 
-    menagerie login --url {base_url} --email {to}
+    menagerie login --email {to}
     menagerie invites accept {token}
 
-If you have none yet, create one; this accepts the invitation too:
+If you have none yet, create one, which accepts the invitation too (type your new password, of at
+least 12 characters, after the command):
 
-    menagerie users create --invite-token {token} --name "Your Name" --password "…"
+    menagerie users create --invite-token {token} --name "Your Name" --password -
 
 The invitation is valid once, until {until}. If you do not know the sender, ignore this message:
 nothing happens unless you accept.

@@ -77,10 +77,10 @@ def _record(call: OrgCall, body: Body, token_hash: str) -> Invite:
 
 
 def _letter(call: OrgCall, invite: Invite, token: str) -> letters.Letter:
-    key = call.caller.key
+    by = call.caller.user
     return letters.invitation(
         to=invite.email,
-        by=call.caller.user.name if key is None else key.name,
+        by=f"{by.name} ({by.email})",
         org=call.org.name,
         role=invite.role,
         token=token,

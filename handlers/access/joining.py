@@ -17,7 +17,7 @@ def join(call: Call, invite: Invite, user: User) -> Organization:
     if user.email != invite.email:
         raise Forbidden(
             "this invite is for another email address: sign in with the one it was sent to",
-            code="invite_of_another",
+            code="wrong_email",
         )
     check_open(call, invite)
     org = organizations.fetch(call.db, invite.org_id)

@@ -81,7 +81,7 @@ def test_the_letter_says_who_invites_to_what_and_until_when(house: House, tenant
 def test_a_token_works_once_and_for_its_address_alone(house: House, tenant: Tenant) -> None:
     person, other = house.person(), house.person()
     token = letters.invite(house, tenant, person.email.upper())
-    is_problem(accept(house, token, other), 403, "invite_of_another")
+    is_problem(accept(house, token, other), 403, "wrong_email")
     assert accept(house, token, person).status_code == 200
     is_problem(accept(house, token, person), 409, "invite_used")
     is_problem(accept(house, NO_INVITE, person), 404, "not_found")
