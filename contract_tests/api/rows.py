@@ -34,12 +34,15 @@ class Estate:
     restore_id: str = f"rst_{NEVER}"
     migration_id: str = f"mig_{NEVER}"
     alert_id: str = f"alert_{NEVER}"
+    team_id: str = f"team_{NEVER}"
     queue_name: str = "orders"
 
     @property
     def ids(self) -> dict[str, str]:
         return {
             "org_id": self.tenant.org_id,
+            "team_id": self.team_id,
+            "user_id": self.tenant.owner.id,
             "project_id": self.tenant.project_id,
             "instance_id": self.instance_id,
             "key_id": self.tenant.key_id,
@@ -55,6 +58,8 @@ class Estate:
 
 NOBODY = {
     "org_id": f"org_{NEVER}",
+    "team_id": f"team_{NEVER}",
+    "user_id": f"usr_{NEVER}",
     "project_id": f"proj_{NEVER}",
     "instance_id": f"inst_{NEVER}",
     "key_id": f"key_{NEVER}",
@@ -75,7 +80,17 @@ def estate(house: House, name: str = "Estate", *, plan: str = "team") -> Estate:
     copies = restored(house, tenant, instance_id)
     migration_id = migrated(house, tenant, instance_id)
     alert_id = alerted(house, instance_id)
-    return Estate(tenant, instance_id, domain_id, *copies, migration_id, alert_id)
+    team_id = led(house, tenant, name)
+    return Estate(tenant, instance_id, domain_id, *copies, migration_id, alert_id, team_id)
+
+
+def led(house: House, tenant: Tenant, name: str) -> str:
+    """The id of a team that the owner of the tenant leads."""
+    made = house.post(f"{tenant.path}/teams", tenant.key, json={"name": name})
+    assert made.status_code == 201, made.text
+    path = f"{made.headers['location']}/members/{tenant.owner.id}"
+    assert house.request("PUT", path, tenant.key, json={"role": "admin"}).is_success
+    return str(made.json()["id"])
 
 
 def domain(house: House, tenant: Tenant, instance_id: str) -> str:

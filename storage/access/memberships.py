@@ -4,6 +4,7 @@ from sqlalchemy import ForeignKey, false, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage.columns import Owned, Record
+from storage.errors import RecordNotFound
 from storage.lookups import by_key
 
 
@@ -26,6 +27,14 @@ def create(db: Session, org_id: str, user_id: str, role: str) -> Membership:
 
 def find(db: Session, org_id: str, user_id: str) -> Membership | None:
     return by_key(db, Membership, org_id, user_id)
+
+
+def fetch(db: Session, org_id: str, user_id: str, *, lock: bool = False) -> Membership:
+    """The user's membership; `lock` holds its row until the transaction ends."""
+    membership = by_key(db, Membership, org_id, user_id, lock=lock)
+    if membership is None:
+        raise RecordNotFound("member not found")
+    return membership
 
 
 def first_owner(db: Session, org_id: str) -> str | None:
