@@ -86,7 +86,7 @@ def test_members_are_listed_a_page_at_a_time(house: House, tenant: Tenant, blue:
     people = [in_team(house, tenant, blue, role).id for role in TEAM_ROLES]
     found, cursor = [], None
     for _ in people:
-        params = {"limit": 1} | ({"cursor": cursor} if cursor else {})
+        params: dict[str, Any] = {"limit": 1} | ({"cursor": cursor} if cursor else {})
         page = house.get(f"{blue}/members", tenant.key, params=params).json()
         found += [one["user_id"] for one in page["items"]]
         cursor = page["next_cursor"]

@@ -59,7 +59,7 @@ def test_teams_are_listed_newest_first_a_page_at_a_time(house: House, tenant: Te
     assert [one["is_default"] for one in listed["items"]] == [False, False, True]
     found, cursor = [], None
     for _ in range(3):
-        params = {"limit": 1} | ({"cursor": cursor} if cursor else {})
+        params: dict[str, Any] = {"limit": 1} | ({"cursor": cursor} if cursor else {})
         page = house.get(f"{tenant.path}/teams", tenant.key, params=params).json()
         found += [one["id"] for one in page["items"]]
         cursor = page["next_cursor"]
@@ -119,9 +119,9 @@ def test_everyone_keeps_its_name_and_stays(house: House, tenant: Tenant) -> None
         "cannot delete the default team Everyone: every organization has it"
     )
     assert house.get(path, tenant.key).json() == before
-    body = {"name": "Everyone", "cost_centre": "4711", "monthly_budget_cents": 1}
-    changed = house.request("PATCH", path, tenant.key, json=body)
-    assert changed.json() == {**before, **body}
+    given = {"name": "Everyone", "cost_centre": "4711", "monthly_budget_cents": 1}
+    changed = house.request("PATCH", path, tenant.key, json=given)
+    assert changed.json() == {**before, **given}
 
 
 def test_who_leads_a_team_changes_its_name_and_cost_centre_alone(
