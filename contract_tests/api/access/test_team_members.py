@@ -164,6 +164,25 @@ def test_a_key_gives_no_more_than_its_scopes_hold(
     assert not sees_everyones(house, tenant, person)
 
 
+def test_a_key_of_a_lead_leads_their_team_alone(
+    house: House, tenant: Tenant, blue: str, members: Members
+) -> None:
+    lead, other = house.member(tenant.org_id, "developer"), outsider(house, tenant)
+    put(house, blue, tenant.key, lead, "admin")
+    path = f"{tenant.path}/api-keys"
+    scopes = ["team:write", "teams:read", *TEAM_ROLES["viewer"]]
+    body = {"name": "k", "role": "admin", "scopes": [*scopes, "teams:write"]}
+    is_problem(house.post(path, lead.session, json=body), 403)
+    body = {"name": "k", "role": "admin", "scopes": scopes}
+    key = house.post(path, lead.session, json=body).json()["key"]
+    assert put(house, blue, key, other, "viewer").status_code == 200
+    for team_path, role in ((blue, "operator"), (everyone(tenant), "viewer")):
+        is_problem(put(house, team_path, key, other, role), 403, "permission_missing")
+    plain, _ = house.key(tenant.org_id, lead, "developer")
+    is_problem(take_out(house, blue, plain, other), 403, "permission_missing")
+    assert members(blue) == {lead.id: "admin", other.id: "viewer"}
+
+
 def test_a_lead_with_a_second_factor_is_asked_for_it(
     house: House, tenant: Tenant, blue: str
 ) -> None:
