@@ -1,6 +1,7 @@
 """Every record in one place, so that the metadata is whole before anything reads it."""
 
 from storage.access.api_keys import ApiKey
+from storage.access.invites import Invite
 from storage.access.memberships import Membership
 from storage.access.organizations import Organization
 from storage.access.projects import Project
@@ -15,6 +16,7 @@ from storage.data.backups import Backup
 from storage.data.migrations import Migration
 from storage.data.recovery_windows import RecoveryWindow
 from storage.data.restores import Restore
+from storage.events.alerts import Alert
 from storage.events.audit import AuditEntry
 from storage.events.events import Event, EventCount
 from storage.instances.changes import Change
@@ -28,6 +30,7 @@ from storage.replays import Replay
 from storage.work import Work
 
 __all__ = [
+    "Alert",
     "ApiKey",
     "AuditEntry",
     "Backup",
@@ -39,6 +42,7 @@ __all__ = [
     "Event",
     "EventCount",
     "Instance",
+    "Invite",
     "Membership",
     "Migration",
     "Network",

@@ -167,7 +167,8 @@ def tables(statement: Any) -> set[str]:
         include_selects=True,
         include_crud=True,
     )
-    return {str(getattr(table, "name", "")) for table in found}
+    # A query is found as well, which has no name.
+    return {str(name) for table in found if (name := getattr(table, "name", None)) is not None}
 
 
 @functools.cache

@@ -39,12 +39,14 @@ class Estate:
     alert_id: str = f"alert_{NEVER}"
     user_id: str = f"usr_{NEVER}"
     invite_id: str = f"inv_{NEVER}"
+    team_id: str = f"team_{NEVER}"
     queue_name: str = "orders"
 
     @property
     def ids(self) -> dict[str, str]:
         return {
             "org_id": self.tenant.org_id,
+            "team_id": self.team_id,
             "project_id": self.tenant.project_id,
             "instance_id": self.instance_id,
             "key_id": self.tenant.key_id,
@@ -63,6 +65,7 @@ class Estate:
 
 NOBODY = {
     "org_id": f"org_{NEVER}",
+    "team_id": f"team_{NEVER}",
     "project_id": f"proj_{NEVER}",
     "instance_id": f"inst_{NEVER}",
     "key_id": f"key_{NEVER}",
@@ -88,7 +91,8 @@ def estate(house: House, name: str = "Estate", *, plan: str = "team") -> Estate:
     alert_id = alerted(house, instance_id)
     user_id = house.member(tenant.org_id, "auditor").id
     invite_id = invited(house, tenant, name)
-    ids = (*copies, migration_id, alert_id, user_id, invite_id)
+    team_id = led(house, tenant, name, user_id)
+    ids = (*copies, migration_id, alert_id, user_id, invite_id, team_id)
     return Estate(tenant, instance_id, domain_id, *ids)
 
 
@@ -98,6 +102,16 @@ def invited(house: House, tenant: Tenant, name: str) -> str:
     body = {"email": email, "role": "auditor"}
     made = house.post(f"{tenant.path}/invites", tenant.key, json=body)
     house.settle()
+    return str(made.json()["id"])
+
+
+def led(house: House, tenant: Tenant, name: str, user_id: str) -> str:
+    """The id of a team that the owner of the tenant leads, and the user is in."""
+    made = house.post(f"{tenant.path}/teams", tenant.key, json={"name": name})
+    assert made.status_code == 201, made.text
+    for each, role in ((tenant.owner.id, "admin"), (user_id, "viewer")):
+        path = f"{made.headers['location']}/members/{each}"
+        assert house.request("PUT", path, tenant.key, json={"role": role}).is_success
     return str(made.json()["id"])
 
 

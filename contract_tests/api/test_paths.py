@@ -115,6 +115,8 @@ def test_the_same_path_leads_somewhere_when_all_names_agree(
 
 HELD = {
     "projects.update": {"projects"},
+    "teams.update": {"teams"},
+    "team_members.set": {"memberships"},
     "instances.pause": {"instances"},
     "network.replace": {"instances"},
     "domains.create": {"instances"},

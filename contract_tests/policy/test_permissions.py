@@ -16,18 +16,20 @@ EXPECTED = {
         "credentials:reveal", "credentials:rotate", "logs:read", "usage:read", "network:write",
         "queues:read", "queues:write", "backups:read", "backups:write",
         "migrations:read", "migrations:write", "console:open", "data:export",
-        "alerts:read", "alerts:write",
+        "alerts:read", "alerts:write", "teams:read",
     },
     "member": {
-        "org:read", "members:read", "projects:read", "instances:read", "instances:write",
-        "instances:delete", "credentials:reveal", "credentials:rotate", "logs:read", "usage:read",
+        "org:read", "members:read", "teams:read", "projects:read", "instances:read",
+        "instances:write", "instances:delete", "credentials:reveal", "credentials:rotate",
+        "logs:read", "usage:read",
         "console:open", "data:export",
         "queues:read", "queues:write", "backups:read", "backups:write",
         "migrations:read", "migrations:write", "alerts:read", "alerts:write",
     },
     "auditor": {
-        "org:read", "members:read", "api-keys:read", "projects:read", "instances:read",
-        "usage:read", "audit:read", "queues:read", "backups:read", "migrations:read", "alerts:read",
+        "org:read", "members:read", "teams:read", "api-keys:read", "projects:read",
+        "instances:read", "usage:read", "audit:read", "queues:read", "backups:read",
+        "migrations:read", "alerts:read",
     },
 }  # fmt: skip
 
@@ -38,6 +40,15 @@ scopes = st.none() | st.lists(st.sampled_from(sorted(ALL)))
 @pytest.mark.parametrize("role", EXPECTED)
 def test_each_role_holds_exactly_its_permissions(role: str) -> None:
     assert permissions.of_role(role) == EXPECTED[role]
+
+
+def test_who_leads_a_team_holds_all_that_developers_do_there_and_leads_it() -> None:
+    of_teams = ROLES["developer"] & permissions.TEAM
+    assert permissions.TEAM_ROLES["admin"] == of_teams | {"team:write"}
+    assert "team:write" not in of_teams
+    assert [role for role, held in ROLES.items() if "team:write" in held] == ["owner", "admin"]
+    for role in ("operator", "viewer"):
+        assert "team:write" not in permissions.of_team_role(role)
 
 
 def test_there_are_no_other_roles() -> None:

@@ -19,6 +19,7 @@ from control.policy.quotas import (
     check_one_more_domain,
     check_one_more_org,
     check_one_more_project,
+    check_one_more_team,
     check_return,
     orgs_max,
     surplus_backups,
@@ -128,12 +129,22 @@ def test_whoever_closes_many_organizations_waits() -> None:
     )
 
 
-def test_one_more_project_and_api_key() -> None:
+def test_one_more_project_team_and_api_key() -> None:
     assert check_one_more_project(FREE, 2) == []
     assert check_one_more_project(FREE, 3) == quota(
         "the free plan allows 3 projects; delete one first"
     )
     assert check_one_more_project(NO_LIMIT, 10**6) == []
+    assert check_one_more_team(FREE, 0) == []
+    assert check_one_more_team(FREE, 1) == quota(
+        "the free plan allows 1 team, Everyone included, and you have 1; change the plan to create"
+        " more"
+    )
+    assert check_one_more_team(replace(FREE, teams_max=2), 3) == quota(
+        "the free plan allows 2 teams, Everyone included, and you have 3; change the plan to create"
+        " more"
+    )
+    assert check_one_more_team(NO_LIMIT, 10**6) == []
     assert check_one_more_api_key(FREE, 9) == []
     assert check_one_more_api_key(FREE, 10) == quota(
         "the free plan allows 10 API keys; revoke one first"

@@ -68,6 +68,27 @@ def test_the_role_in_the_organization_decides_in_everyone_for_who_is_in_it() -> 
     assert held.has("instances:read", Thing(EVERYONE))
 
 
+def test_what_a_role_given_for_everyone_adds_there() -> None:
+    for role in ("developer", "member"):
+        own = rights.in_everyone(role, None, teams_only=False)
+        assert own == ROLES[role] & TEAM
+        assert rights.in_everyone(role, "admin", teams_only=False) == own
+        assert rights.in_everyone(role, None, teams_only=True) == frozenset()
+        for team_role, held in TEAM_ROLES.items():
+            assert rights.in_everyone(role, team_role, teams_only=True) == held
+    for only in (True, False):
+        own = rights.in_everyone("auditor", None, teams_only=only)
+        assert rights.in_everyone("auditor", "viewer", teams_only=only) == own
+        assert rights.in_everyone("auditor", "operator", teams_only=only) > own
+        assert rights.in_everyone("owner", "viewer", teams_only=only) == TEAM
+
+
+@given(held=of_members)
+def test_all_that_is_held_in_a_team_is_what_it_has_there(held: Rights) -> None:
+    for team_id in (EVERYONE, BLUE, RED):
+        assert held.held_in(team_id) == {one for one in ALL if held.has_in(one, team_id)}
+
+
 def test_an_auditor_may_be_given_more_in_a_team() -> None:
     held = member("auditor", {BLUE: "operator"})
     assert held.where("instances:read") is None

@@ -10,6 +10,7 @@ OUR_OWN = {
     "ix_domains_verified_hostname": "the workflow that verifies one looks, and tells the domain",
     "uq_api_keys_token_hash": "256 random bits",
     "uq_instances_host": "made of a new id",
+    "uq_invites_token_hash": "256 random bits",
     "uq_sessions_token_hash": "256 random bits",
     "uq_work_operation": "a new id",
     "uq_work_schedule_slot": "whoever comes second leaves the turn to the first",

@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import bindparam, event, func, select, text
+from sqlalchemy import bindparam, event, func, insert, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
@@ -22,7 +22,7 @@ from storage.events import audit
 from storage.events.audit import AuditEntry
 from storage.instances import instances
 from storage.instances.instances import Instance
-from storage.prepared import Insertion, Prepared
+from storage.prepared import Insertion, Prepared, RecordInsertion
 from storage.tenancy import TenancyBroken
 
 ALL = Prepared(select(Project).order_by(Project.id))
@@ -76,7 +76,7 @@ def test_what_cannot_be_held_is_refused(database: Database, two: tuple[str, str]
     core: Any = Prepared(select(Project.__table__.c.id))
     with database.read() as db:
         tenancy.restrict(db, two[0])
-        with pytest.raises(TenancyBroken, match="cannot be held"):
+        with pytest.raises(TenancyBroken, match=r"^a prepared query cannot be held to"):
             core.rows(db)
 
 
@@ -147,6 +147,10 @@ def test_a_list_of_constants_is_part_of_the_statement(
         asked = [made["one"], made["two"] + timedelta(days=1)]
         found = Prepared(select(Project.created_at).where(Project.created_at.in_(asked))).rows(db)
         assert made["one"] in [at for (at,) in found]
+        since = Prepared(select(Project.name).where(Project.created_at >= made["two"]))
+        assert "two" in [name for (name,) in since.rows(db)]
+        after = made["two"] + timedelta(days=1)
+        assert Prepared(select(Project.name).where(Project.created_at > after)).rows(db) == []
         of_two = Prepared(select(Project.name).where(Project.org_id.in_([two[1]])))
         assert [name for (name,) in of_two.rows(db)] == ["two"]
 
@@ -174,14 +178,19 @@ def test_a_connection_that_is_lost_is_an_outage_and_then_another(database: Datab
 def test_who_listens_to_statements_hears_of_it(database: Database) -> None:
     heard: list[str] = []
 
-    def listen(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
-        heard.append(statement)
+    def listen(
+        _connection: Any, cursor: Any, statement: str, given: Any, _context: Any, many: bool
+    ) -> None:
+        assert cursor is not None
+        assert not many
+        if "projects.name" in statement:
+            heard.extend(given.values() if isinstance(given, dict) else given)
 
     event.listen(database.engine, "before_cursor_execute", listen)
     with database.read() as db:
         OF_NAME.rows(db, name="one")
     event.remove(database.engine, "before_cursor_execute", listen)
-    assert [each for each in heard if "projects.name" in each]
+    assert heard == ["one"]
 
 
 def test_what_is_inserted_is_the_organizations_own(
@@ -235,6 +244,40 @@ def test_a_record_that_is_added_is_the_sessions(database: Database) -> None:
     assert {**found, "updated_at": None} == {**written, **changed, "updated_at": None}
 
 
+def test_records_of_any_kind_are_added_with_what_the_database_gives(database: Database) -> None:
+    adding = RecordInsertion(Organization)
+    with database.write() as db:
+        made = Organization(id="org_new", name="new", slug="new", plan="team")
+        adding.add(db, made)
+        assert made in db
+        assert (made.plan, made.status, made.require_mfa) == ("team", "open", False)
+        assert (made.default_region, made.closed_at) == (None, None)
+        assert abs(made.created_at - database.now(db)) < timedelta(minutes=1)
+        assert not db.new
+    with database.read() as db:
+        assert db.get_one(Organization, "org_new").name == "new"
+
+
+def test_what_is_inserted_may_be_selected(database: Database) -> None:
+    given = ("id", "name", "slug", "plan", "status", "require_mfa")
+    adding = Insertion(
+        Organization,
+        lambda _dialect: insert(Organization).from_select(given, select(*map(bindparam, given))),
+    )
+    with database.write() as db:
+        for each in ("one", "two"):
+            adding.write(db, id=f"org_{each}", name=each, slug=each)
+        found = organizations.fetch(db, "org_two")
+        assert (found.name, found.slug, found.plan, found.status) == ("two", "two", "free", "open")
+
+
+def test_what_only_reads_is_asked_without_writing(database: Database) -> None:
+    with database.read() as db:
+        db.add(Organization(id="org_never", name="never", slug="never"))
+        assert names(db) == []
+        db.expunge_all()
+
+
 def test_one_that_is_added_is_the_organizations_own(database: Database) -> None:
     with database.write() as db:
         tenant, other = tenants.make(db), organizations.create(db, name="b", slug="b")
@@ -263,3 +306,12 @@ def _another(instance: Instance) -> Instance:
     given = ("created_at", "updated_at", "credentials_generation")
     values = {key: value for key, value in _values(instance).items() if key not in given}
     return Instance(**{**values, "id": "inst_new", "name": "new", "host": "new"})
+
+
+def test_the_clock_is_asked_without_writing_what_waits(database: Database) -> None:
+    with database.write() as db:
+        db.add(User(id="usr_1", email="a@example.com", name="A"))
+        database.now(db)
+        assert db.new
+        lookups.by_key(db, User, "usr_2")
+        assert not db.new

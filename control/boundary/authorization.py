@@ -1,5 +1,6 @@
 """May they: a caller against the rule of an operation, and against a record of its path."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from control.boundary.callers import NOT_FOUND, Caller
@@ -57,6 +58,16 @@ def lacking_in_team(permission: str) -> Forbidden:
         permission,
         " in the team that owns the record, which your roles in the organization and in that team,"
         " or the key's scopes, do not grant",
+    )
+
+
+def lacking_for(permission: str, members: Iterable[str]) -> Forbidden:
+    """For members of a body that ask for more than the operation does."""
+    named = ", ".join(f"/{member}" for member in sorted(members))
+    return _missing(
+        permission,
+        f" to set {named}, which your role in the organization or the key's scopes do not grant;"
+        " leave out what needs it",
     )
 
 

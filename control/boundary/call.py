@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from control import events, work
 from control.boundary import secret_members
 from control.boundary import streamed_answers as lasting
-from control.boundary.authorization import lacking_in_team
+from control.boundary.authorization import lacking_for, lacking_in_team
 from control.boundary.callers import Caller
 from control.boundary.cursors import Cursors
 from control.boundary.event_listener import EventListener
@@ -70,6 +70,11 @@ class Call:
         """For what x-authorize cannot say: in the team that something is made for."""
         if self.caller is None or not self.caller.rights.has_in(permission, team_id):
             raise lacking_in_team(permission)
+
+    def require_for(self, permission: str, members: Collection[str]) -> None:
+        """For members of the body that need more than the operation: in the organization."""
+        if members and (self.caller is None or not self.caller.rights.has(permission)):
+            raise lacking_for(permission, members)
 
     @property
     def teams(self) -> Teams:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from control.boundary.authorization import authorize_for
 from specserver.binding import argument_name
-from storage.access import api_keys, invites, memberships, projects, sessions
+from storage.access import api_keys, invites, memberships, projects, sessions, teams
 from storage.data import backups, migrations, restores
 from storage.events import alerts
 from storage.instances import instances
@@ -56,6 +56,14 @@ def _instance(call: "Call", _found: Records, instance_id: str, *, lock: bool) ->
     return instances.fetch(call.db, _org_id(call), instance_id, lock=lock)
 
 
+def _team(call: "Call", _found: Records, team_id: str, *, lock: bool) -> teams.Team:
+    return teams.fetch(call.db, _org_id(call), team_id, lock=lock)
+
+
+def _member(call: "Call", _found: Records, user_id: str, *, lock: bool) -> memberships.Membership:
+    return memberships.fetch(call.db, _org_id(call), user_id, lock=lock)
+
+
 def _domain(call: "Call", found: Records, domain_id: str, *, lock: bool) -> domains.Domain:
     return domains.fetch(call.db, found["instance"], domain_id, lock=lock)
 
@@ -76,10 +84,6 @@ def _migration(
 
 def _api_key(call: "Call", _found: Records, key_id: str, *, lock: bool) -> api_keys.ApiKey:
     return api_keys.fetch(call.db, _org_id(call), key_id, lock=lock)
-
-
-def _member(call: "Call", _found: Records, user_id: str, *, lock: bool) -> memberships.Membership:
-    return memberships.fetch(call.db, _org_id(call), user_id, lock=lock)
 
 
 def _invite(call: "Call", _found: Records, invite_id: str, *, lock: bool) -> invites.Invite:
@@ -103,6 +107,8 @@ def _org_id(call: "Call") -> str:
 
 
 KINDS: Final[Mapping[str, RecordKind]] = {
+    "team": RecordKind(ORG, _team, shown_by="teams:read"),
+    "member": RecordKind(ORG, _member),
     "project": RecordKind(ORG, _project, shown_by="projects:read"),
     "instance": RecordKind(ORG, _instance, shown_by="instances:read"),
     "domain": RecordKind("instance", _domain),
@@ -110,7 +116,6 @@ KINDS: Final[Mapping[str, RecordKind]] = {
     "restore": RecordKind("instance", _restore),
     "migration": RecordKind("instance", _migration),
     "api_key": RecordKind(ORG, _api_key),
-    "member": RecordKind(ORG, _member),
     "invite": RecordKind(ORG, _invite),
     "alert": RecordKind(ORG, _alert, shown_by="alerts:read"),
     "session": RecordKind(CALLER, _session),

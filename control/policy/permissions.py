@@ -13,6 +13,9 @@ CATALOGUE: Final[Mapping[str, str]] = MappingProxyType(
         "members:write": "invite, change and remove members",
         "api-keys:read": "see API keys, never their secrets",
         "api-keys:write": "create and revoke API keys",
+        "teams:read": "see teams and who is in them",
+        "teams:write": "create, change and delete teams",
+        "team:write": "rename a team, set its cost centre and decide who is in it",
         "projects:read": "see projects",
         "projects:write": "create, change and delete projects",
         "instances:read": "see instances, their changes, capacity and certificates",
@@ -62,11 +65,13 @@ _OPERATOR = _VIEWER | {
     "logs:read",
     "alerts:write",
 }
+_DEVELOPER = _OPERATOR | {"projects:write", "network:write"}
 
-# What roles hold in a team, strongest first.
+# What roles hold in a team, strongest first. Who leads a team decides who is in it; that developers
+# hold their role in Everyone makes them no leads of it.
 TEAM_ROLES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
-        "admin": _OPERATOR | {"projects:write", "network:write"},
+        "admin": _DEVELOPER | {"team:write"},
         "operator": _OPERATOR,
         "viewer": _VIEWER,
     }
@@ -74,13 +79,14 @@ TEAM_ROLES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
 TEAM: Final = TEAM_ROLES["admin"]
 """What is held for the records of a team; all else is held for an organization alone."""
 
+_MEMBER = frozenset({"org:read", "members:read", "teams:read"})
 # Strongest first, as they are shown.
 ROLES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
         "owner": ALL,
         "admin": ALL - {"org:close", "instances:erase"},
-        "developer": TEAM | {"org:read", "members:read", "api-keys:read", "api-keys:write"},
-        "member": _OPERATOR | {"org:read", "members:read"},
+        "developer": _DEVELOPER | _MEMBER | {"api-keys:read", "api-keys:write"},
+        "member": _OPERATOR | _MEMBER,
         "auditor": _READ_ALL - {"logs:read"},
     }
 )

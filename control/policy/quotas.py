@@ -123,6 +123,17 @@ def check_one_more_project(plan: Plan, count: int) -> list[Violation]:
     return [wrong("", "quota", message)]
 
 
+def check_one_more_team(plan: Plan, count: int) -> list[Violation]:
+    """Whether an organization that has `count` teams, Everyone among them, may have one more."""
+    if plan.teams_max is None or count < plan.teams_max:
+        return []
+    message = (
+        f"the {plan.id} plan allows {plan.teams_max} {'team' if plan.teams_max == 1 else 'teams'},"
+        f" Everyone included, and you have {count}; change the plan to create more"
+    )
+    return [wrong("", "quota", message)]
+
+
 def check_one_more_api_key(plan: Plan, count: int) -> list[Violation]:
     if plan.api_keys_max is None or count < plan.api_keys_max:
         return []

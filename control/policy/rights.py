@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from control.policy import permissions
 
@@ -41,6 +41,10 @@ class Rights:
         """For the records of this team."""
         return permission in self.everywhere or permission in self.in_teams.get(team_id, ())
 
+    def held_in(self, team_id: str) -> Permissions:
+        """All that is held for the records of this team."""
+        return self.everywhere | self.in_teams.get(team_id, frozenset())
+
     def where(self, permission: str) -> frozenset[str] | None:
         """The teams for whose records it is held; None: all there are."""
         if permission in self.everywhere:
@@ -55,6 +59,8 @@ class Rights:
 
 
 NOTHING = Rights()
+_EVERYONE: Final = "everyone"
+"""Stands for its id, which no rule depends on."""
 
 
 def of_member(
@@ -74,3 +80,10 @@ def of_member(
         # A role given for Everyone counts where it is the only one that holds there.
         in_teams.setdefault(team_id, permissions.of_team_role(team_role))
     return Rights(everywhere, in_teams)
+
+
+def in_everyone(role: str, team_role: str | None, *, teams_only: bool) -> Permissions:
+    """What somebody holds for the records of Everyone, with a role given there or without."""
+    given = {} if team_role is None else {_EVERYONE: team_role}
+    held = of_member(role, given, everyone=_EVERYONE, teams_only=teams_only)
+    return held.cut(permissions.TEAM).held_in(_EVERYONE)

@@ -6,13 +6,14 @@ from control.policy import quotas
 from control.policy.plans import PLANS
 from control.policy.violations import refuse
 from handlers import paging
-from handlers.access import slugs, views
+from handlers.access import remaining, slugs, views
 from handlers.calls import OrgCall
 from specserver import Reply
 from storage.access import projects, teams
 from storage.access.projects import Project
 from storage.errors import StateConflict
-from storage.instances import of_projects
+from storage.events import alerts
+from storage.instances import of_projects, of_teams
 
 Body = dict[str, Any]
 
@@ -25,14 +26,15 @@ def list_(call: OrgCall, limit: int, cursor: str | None = None) -> Body:
 
 
 def create(call: OrgCall, body: Body) -> Reply:
-    call.require("projects:write", teams.everyone_of(call.org.id))
+    team_id = _owning(call, body.get("team_id", teams.everyone_of(call.org.id)))
     held = projects.count(call.db, call.org.id)
     refuse(quotas.check_one_more_project(PLANS[call.org.plan], held))
     slug = body.get("slug") or slugs.derive(
         body["name"], "project", lambda slug: _is_taken(call, slug)
     )
-    project = projects.create(call.db, call.org.id, name=body["name"], slug=slug)
-    call.audit(target=project.id, detail={"name": project.name, "slug": project.slug})
+    project = projects.create(call.db, call.org.id, name=body["name"], slug=slug, team_id=team_id)
+    told = {"name": project.name, "slug": project.slug, "team_id": team_id}
+    call.audit(target=project.id, detail=told)
     location = f"/v1/orgs/{call.org.id}/projects/{project.id}"
     return Reply.created(views.project(project), location)
 
@@ -42,9 +44,13 @@ def get(_call: OrgCall, project: Project) -> Body:
 
 
 def update(call: OrgCall, project: Project, body: Body) -> Body:
+    told = dict(body)
+    if body.get("team_id", project.team_id) != project.team_id:
+        told["from_team_id"] = project.team_id
+        _move(call, project, body["team_id"])
     for member, value in body.items():
         setattr(project, member, value)
-    call.audit(target=project.id, detail=body)
+    call.audit(target=project.id, detail=told)
     call.db.flush()
     return views.project(project)
 
@@ -57,17 +63,23 @@ def delete(call: OrgCall, project: Project) -> Reply:
     return Reply.no_content()
 
 
+def _owning(call: OrgCall, team_id: str) -> str:
+    """The team that is to own a project, if the caller may have one there."""
+    teams.fetch(call.db, call.org.id, team_id)
+    call.require("projects:write", team_id)
+    return team_id
+
+
+def _move(call: OrgCall, project: Project, team_id: str) -> None:
+    """With all that belongs to it, at once: nobody sees half of it in either team."""
+    _owning(call, team_id)
+    of_teams.follow_project(call.db, call.org.id, project.id, team_id)
+    alerts.follow_project(call.db, call.org.id, project.id, team_id)
+
+
 def _refuse_while_used(by_status: dict[str, int]) -> None:
     """StateConflict that says what is in the way, and how to get it out of it."""
-    kept = by_status.get("deleted", 0)
-    leaving = sum(by_status.get(status, 0) for status in ("deleting", "erasing"))
-    live = sum(by_status.values()) - kept - leaving
-    reasons = {
-        f"{live} running or paused (delete or erase them)": live,
-        f"{leaving} being deleted or erased (wait)": leaving,
-        f"{kept} deleted with their data retained (erase them, or wait until purge_after)": kept,
-    }
-    held = [reason for reason, count in reasons.items() if count]
+    held = remaining.instances(by_status)
     if held:
         raise StateConflict(f"cannot delete a project that has instances: {', '.join(held)}")
 

@@ -1,4 +1,4 @@
-"""Users, sessions, organizations, projects and keys as the JSON that openapi.yaml describes."""
+"""Users, sessions, organizations and what they have, as the JSON that openapi.yaml describes."""
 
 from datetime import datetime
 from typing import Any
@@ -10,6 +10,8 @@ from storage.access.memberships import Membership
 from storage.access.organizations import Organization
 from storage.access.projects import Project
 from storage.access.sessions import UserSession
+from storage.access.team_members import InTeam
+from storage.access.teams import Team
 from storage.access.users import User
 
 Json = dict[str, Any]
@@ -82,10 +84,35 @@ def invite(record: Invite) -> Json:
     }
 
 
+def team(record: Team, members: int) -> Json:
+    return {
+        "id": record.id,
+        "org_id": record.org_id,
+        "name": record.name,
+        "slug": record.slug,
+        "cost_centre": record.cost_centre,
+        "monthly_budget_cents": record.monthly_budget_cents,
+        "is_default": record.is_default,
+        "members": members,
+        "created_at": timestamp(record.created_at),
+    }
+
+
+def team_member(record: InTeam) -> Json:
+    return {
+        "user_id": record.user_id,
+        "email": record.email,
+        "name": record.name,
+        "role": record.role,
+        "created_at": timestamp(record.created_at),
+    }
+
+
 def project(record: Project) -> Json:
     return {
         "id": record.id,
         "org_id": record.org_id,
+        "team_id": record.team_id,
         "name": record.name,
         "slug": record.slug,
         "created_at": timestamp(record.created_at),

@@ -15,6 +15,7 @@ def instance(record: Instance) -> Json:
         "id": record.id,
         "org_id": record.org_id,
         "project_id": record.project_id,
+        "team_id": record.team_id,
         "name": record.name,
         "engine": record.engine,
         "engine_version": record.engine_version,

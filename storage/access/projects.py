@@ -22,8 +22,12 @@ class Project(Owned, Record):
     slug: Mapped[str]
 
 
-def create(db: Session, org_id: str, *, name: str, slug: str) -> Project:
-    project = Project(id=identifiers.new("proj_"), org_id=org_id, name=name, slug=slug)
+def create(
+    db: Session, org_id: str, *, name: str, slug: str, team_id: str | None = None
+) -> Project:
+    """Of the team Everyone, unless another is given."""
+    values = {} if team_id is None else {"team_id": team_id}
+    project = Project(id=identifiers.new("proj_"), org_id=org_id, name=name, slug=slug, **values)
     db.add(project)
     db.flush()
     return project
@@ -54,6 +58,9 @@ def is_slug_taken(db: Session, org_id: str, slug: str) -> bool:
     return db.scalar(same) is not None
 
 
-def count(db: Session, org_id: str) -> int:
+def count(db: Session, org_id: str, *, team_id: str | None = None) -> int:
+    """The organization's; with `team_id`, those that belong to this team."""
     rows = select(func.count()).select_from(Project).where(Project.org_id == org_id)
+    if team_id is not None:
+        rows = rows.where(Project.team_id == team_id)
     return db.scalars(rows).one()

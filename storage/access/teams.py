@@ -1,16 +1,31 @@
 """Teams: whose projects and instances are whose within an organization, and who is in them."""
 
+from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
-from sqlalchemy import ForeignKey, ForeignKeyConstraint, Index, Select, UniqueConstraint, select
+from sqlalchemy import (
+    BigInteger,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Select,
+    UniqueConstraint,
+    func,
+    select,
+)
+from sqlalchemy import delete as sa_delete
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import InstrumentedAttribute, Mapped, Session, mapped_column
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.sql.selectable import ScalarSelect
 
+from storage import identifiers, pages
 from storage.access.memberships import Membership
 from storage.columns import Json, Owned, Record, one_of
+from storage.errors import RecordNotFound, StateConflict
+from storage.lookups import by_key
+from storage.pages import Page
 
 ROLES: Final = ("admin", "operator", "viewer")
 EVERYONE: Final = "Everyone"
@@ -27,6 +42,34 @@ class Team(Owned, Record):
     org_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"))
     name: Mapped[str]
     slug: Mapped[str]
+    cost_centre: Mapped[str | None]
+    monthly_budget_cents: Mapped[int | None] = mapped_column(BigInteger)
+
+    @property
+    def team_id(self) -> str:
+        """Its own id: what is held for the records of a team is held for the team itself."""
+        return self.id
+
+    @property
+    def is_default(self) -> bool:
+        return self.id == everyone_of(self.org_id)
+
+    def change(self, values: Mapping[str, Any]) -> None:
+        """Everyone keeps its name and its slug, by which people and programs know it."""
+        named = {"name": self.name, "slug": self.slug}
+        if self.is_default and named != {name: values.get(name, named[name]) for name in named}:
+            raise StateConflict(
+                "cannot change the name or the slug of the default team Everyone; its cost centre"
+                " and its budget can be changed"
+            )
+        for member, value in values.items():
+            setattr(self, member, value)
+
+    def refuse_default(self) -> None:
+        if self.is_default:
+            raise StateConflict(
+                "cannot delete the default team Everyone: every organization has it"
+            )
 
 
 class TeamMember(Owned, Record):
@@ -60,6 +103,46 @@ def found(db: Session, org_id: str) -> Team:
     db.add(team)
     db.flush()
     return team
+
+
+def create(db: Session, org_id: str, values: Mapping[str, Any]) -> Team:
+    team = Team(id=identifiers.new("team_"), org_id=org_id, **values)
+    db.add(team)
+    db.flush()
+    return team
+
+
+def fetch(db: Session, org_id: str, team_id: str, *, lock: bool = False) -> Team:
+    """The organization's team; `lock` holds its row until the transaction ends."""
+    team = by_key(db, Team, team_id, lock=lock)
+    if team is None or team.org_id != org_id:
+        raise RecordNotFound("team not found")
+    return team
+
+
+def page(db: Session, org_id: str, *, limit: int, after: str | None) -> Page[Team]:
+    """The organization's teams, newest first; Everyone is as old as the organization."""
+    rows = select(Team).where(Team.org_id == org_id)
+    return pages.keyset(db, rows, Team.id, limit=limit, after=after)
+
+
+def is_slug_taken(db: Session, org_id: str, slug: str) -> bool:
+    same = select(Team.id).where(Team.org_id == org_id, Team.slug == slug)
+    return db.scalar(same) is not None
+
+
+def count(db: Session, org_id: str) -> int:
+    """Everyone included."""
+    return db.scalars(select(func.count()).select_from(Team).where(Team.org_id == org_id)).one()
+
+
+def delete(db: Session, team: Team) -> None:
+    """With the roles in it; nothing belongs to it any more."""
+    db.execute(
+        sa_delete(TeamMember).where(TeamMember.org_id == team.org_id, TeamMember.team_id == team.id)
+    )
+    db.delete(team)
+    db.flush()
 
 
 def roles_of(db: Session, membership: Membership) -> dict[str, str]:

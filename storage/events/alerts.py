@@ -124,6 +124,16 @@ def page(
     return pages.keyset(db, rows, Alert.id, limit=limit, after=after)
 
 
+def follow_project(db: Session, org_id: str, project_id: str, team_id: str) -> None:
+    """Alerts about the instances of the project belong to the team that it belongs to now.
+
+    After the instances themselves: what holds one of them has raised its alert by then.
+    """
+    theirs = select(Instance.id).where(Instance.org_id == org_id, Instance.project_id == project_id)
+    rows = update(Alert).where(Alert.org_id == org_id, Alert.instance_id.in_(theirs))
+    db.execute(rows.values(team_id=team_id))
+
+
 def forget(db: Session, instance: Instance) -> None:
     """All of the instance's: it is erased."""
     gone = delete(Alert).where(Alert.org_id == instance.org_id, Alert.instance_id == instance.id)

@@ -22,7 +22,7 @@ _OPENING = frozenset(
         *("credentials:reveal", "credentials:rotate", "data:export"),
     }
 )
-_OPENING_NOUNS = frozenset({"domains", "network"})
+_OPENING_NOUNS = frozenset({"domains", "network", "team_members"})
 _OPENING_VERBS: tuple[str, ...] = ("allow", "grant", "invite", "permit", "share")
 
 

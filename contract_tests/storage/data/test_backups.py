@@ -170,6 +170,8 @@ def test_what_failed_is_dropped_when_no_cell_is_at_it_any_more(database: Databas
         db.flush()
         moment = now(db)
         early, late = moment - timedelta(hours=1), moment + timedelta(hours=1)
+        db.refresh(failed)
+        assert backups.to_drop(db, instance, failed.created_at, 10) == [unwanted.id]
         assert backups.to_drop(db, instance, early, 10) == [unwanted.id]
         assert backups.to_drop(db, instance, late, 10) == [failed.id, unwanted.id]
         assert backups.to_drop(db, instance, late, 1) == [failed.id]
@@ -202,6 +204,23 @@ def test_what_others_build_on_stays_in_the_store_as_long_as_they_do(database: Da
             assert backups.to_drop(db, instance, late, 10) == [each.id]
             each.became_dropped(late)
             db.flush()
+
+
+def test_nothing_builds_on_what_is_another_instances(database: Database) -> None:
+    """Whatever a cell says of it."""
+    with database.write() as db:
+        tenant, other = tenants.make(db), tenants.make(db)
+        own = tenants.instance(db, tenant)
+        unwanted = kept(db, own)
+        unwanted.expire("over")
+        for claiming in (tenants.instance(db, tenant), tenants.instance(db, other)):
+            kept(db, claiming).parent_id = unwanted.id
+        foreign = backups.request(db, own, "scheduled")
+        foreign.org_id, foreign.parent_id = other.org_id, unwanted.id
+        db.flush()
+        late = now(db) + timedelta(hours=1)
+        assert backups.to_drop(db, own, late, 10) == [unwanted.id]
+        assert backups.instances_to_drop(db, late, 10) == [(tenant.org_id, own.id)]
 
 
 def test_with_an_instance_all_of_its_own_is_forgotten(database: Database) -> None:
@@ -246,12 +265,16 @@ def test_health_counts_the_slots_of_a_month_and_of_teams(database: Database) -> 
         tenant, other = tenants.make(db), tenants.make(db)
         instance = tenants.instance(db, tenant)
         kept(db, instance, slot=begins)
+        kept(db, instance, slot=begins - timedelta(1)).started_at = begins
         kept(db, instance, slot=begins + timedelta(1)).expire("over")
         backups.request(db, instance, "scheduled", slot=begins + timedelta(2)).status = "failed"
         backups.request(db, instance, "scheduled", slot=begins + timedelta(3))
         kept(db, instance, slot=ends)
         kept(db, instance, "manual")
-        kept(db, tenants.instance(db, other), slot=begins)
+        theirs = kept(db, tenants.instance(db, other), slot=begins)
+        gone = kept(db, instance, "manual")
+        gone.expire("over")
+        theirs.started_at = gone.started_at = begins - timedelta(2)
         db.flush()
         of_all = backups.ended_between(db, tenant.org_id, begins, ends, teams=None)
         assert of_all == (2, 1, 2)
@@ -260,7 +283,9 @@ def test_health_counts_the_slots_of_a_month_and_of_teams(database: Database) -> 
         nobodys = frozenset[str]()
         assert backups.ended_between(db, tenant.org_id, begins, ends, teams=nobodys) == (0, 0, 0)
         oldest = backups.oldest_restorable(db, tenant.org_id, teams=own)
-        assert oldest == datetime(2026, 11, 25, 2, tzinfo=UTC)
+        assert oldest == begins
+        assert backups.oldest_restorable(db, tenant.org_id, teams=None) == begins
+        assert backups.oldest_restorable(db, other.org_id, teams=None) == theirs.started_at
         assert backups.oldest_restorable(db, tenant.org_id, teams=nobodys) is None
 
 

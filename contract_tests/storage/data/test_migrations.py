@@ -1,6 +1,6 @@
 """Migrations as records: their transitions, one at a time, and by which index they are found."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import pytest
@@ -107,6 +107,110 @@ def test_what_is_known_is_not_forgotten_by_an_answer_without_it() -> None:
     migration = made("copying", progress={"bytes_done": 1})
     migration.was_observed({**TOLD, "status": "copying"}, NOW)
     assert migration.progress == {"bytes_done": 1}
+
+
+def test_a_way_back_is_given_up_with_the_migration_that_keeps_it() -> None:
+    """It is asked for again and again until the cell has ended it."""
+    migration = made("completed", status_reason="why", way_back_until=NOW)
+    migration.cancel()
+    assert (migration.status, migration.status_reason) == ("completed", "why")
+    migration.give_up("the instance is paused")
+    assert (migration.status, migration.status_reason) == ("completed", "the instance is paused")
+    for status in ("failed", "cancelled"):
+        with pytest.raises(StateConflict):
+            made(status, way_back_until=NOW).cancel()
+
+
+def test_what_is_given_up_is_cancelled_and_says_why() -> None:
+    migration = made("copying", status_reason="held up")
+    migration.give_up("the instance is gone")
+    assert (migration.status, migration.status_reason) == ("cancelling", "the instance is gone")
+    migration.cancel()
+    assert migration.status_reason == "the instance is gone", "once more changes nothing"
+    asked = made("copying", status_reason="held up")
+    asked.cancel()
+    assert (asked.status, asked.status_reason) == ("cancelling", None)
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_a_source_is_sent_while_it_is_awaited(status: str) -> None:
+    if status == "awaiting_source":
+        made(status).check_awaits_source()
+        return
+    with pytest.raises(StateConflict) as refused:
+        made(status).check_awaits_source()
+    assert refused.value.detail == (
+        f"cannot send the source of a migration that is {status}; only while it is awaiting_source"
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "mode", "hint"),
+    [
+        ("copying", "copy_and_sync", "; wait until it is syncing"),
+        ("verifying", "copy_and_sync", ""),
+        ("completed", "copy_and_sync", ""),
+        ("copying", "copy", ": without sync it needs no cutover"),
+        ("completed", "copy", ": without sync it needs no cutover"),
+    ],
+)
+def test_who_cannot_cut_over_is_told_what_to_do(status: str, mode: str, hint: str) -> None:
+    with pytest.raises(StateConflict) as refused:
+        Migration(status=status, mode=mode).cut_over(60, NOW)
+    assert refused.value.detail == f"cannot cut over a migration that is {status}{hint}"
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_a_migration_ends_once(status: str) -> None:
+    failed, cancelled, held_up = (made(status, status_reason="before") for _ in range(3))
+    failed.became_failed("why", NOW)
+    cancelled.became_cancelled("why", NOW)
+    held_up.is_held_up("why")
+    found = [
+        (each.status, each.status_reason, each.completed_at)
+        for each in (failed, cancelled, held_up)
+    ]
+    if status in ENDED:
+        assert found == [(status, "before", None)] * 3
+    else:
+        assert found == [("failed", "why", NOW), ("cancelled", "why", NOW), (status, "why", None)]
+
+
+def test_one_that_is_cancelled_for_no_new_reason_keeps_the_one_it_had() -> None:
+    migration = made("cancelling", status_reason="the instance is gone")
+    migration.became_cancelled(None, NOW)
+    assert migration.status_reason == "the instance is gone"
+    ended = made("cancelling", status_reason="the instance is gone")
+    ended.was_observed({**TOLD, "status": "cancelled"}, NOW)
+    assert ended.status_reason == "the instance is gone"
+
+
+def test_it_began_when_its_cell_first_knew_of_it() -> None:
+    migration = made("awaiting_source")
+    migration.began(NOW)
+    migration.began(NOW + timedelta(1))
+    assert migration.started_at == NOW
+
+
+def test_a_reason_holds_as_long_as_the_step_that_it_is_of() -> None:
+    migration = made("preflight", status_reason="held up")
+    migration.was_observed({**TOLD, "status": "preflight"}, NOW)
+    assert migration.status_reason == "held up"
+    migration.was_observed({**TOLD, "status": "preflight", "reason": "slow"}, NOW)
+    assert migration.status_reason == "slow"
+    migration.was_observed({**TOLD, "status": "copying"}, NOW)
+    assert migration.status_reason is None
+
+
+def test_all_that_the_cell_tells_is_kept() -> None:
+    migration = made("copying", progress={"bytes_done": 1}, verification={"rows": 1})
+    told = {"preflight": {"tables": 2}, "progress": {"bytes_done": 2}, "verification": {"rows": 1}}
+    received = "2026-11-26T11:00:00.000Z"
+    migration.was_observed(
+        {**TOLD, **told, "status": "copying", "source_received_at": received}, NOW
+    )
+    assert {name: getattr(migration, name) for name in told} == told
+    assert migration.source_received_at == NOW - timedelta(hours=1)
 
 
 def one(db: Any, instance: Instance) -> Migration:

@@ -108,11 +108,13 @@ def test_an_instance_that_is_to_move_is_not_counted_where_it_is(database: Databa
         counted = allocations.by_cell(db, [tenant.cell_id, "cell_other"])[tenant.cell_id]
         assert (counted.instances, counted.storage_bytes) == (2, 4 * GB)
         assert counted.growing == [("f0", "s0")]
-        tenants.instance(db, tenant, size="s1")
+        third = tenants.instance(db, tenant, size="s1", status="running")
+        changes.order(db, third, {"size": "s2"}, requested_by=None, now=AT)
         changes.order(db, one, {"storage": GB // 2}, requested_by=None, now=AT)
         counted = allocations.by_cell(db, [tenant.cell_id])[tenant.cell_id]
         assert (counted.instances, counted.storage_bytes) == (3, 5 * GB)
         assert counted.sizes == {"f0": 2, "s1": 1}
+        assert sorted(counted.growing) == [("f0", "s0"), ("s1", "s2")]
 
 
 def test_a_cell_is_found_by_its_id(database: Database) -> None:

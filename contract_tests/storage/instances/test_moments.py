@@ -86,3 +86,18 @@ def test_a_url_may_be_used_until_the_moment_at_which_it_expires(database: Databa
         gone = [one_time_urls.forget_expired(db, ends + TICK, 3) for _ in range(3)]
         assert gone == [3, 2, 0]
         assert one_time_urls.asked_for(db, tenant.cell_id, ends - TICK) == []
+
+
+def test_cells_are_asked_for_urls_of_their_own_instances(database: Database) -> None:
+    with database.write() as db:
+        tenant = tenants.make(db)
+        here, there = tenants.instance(db, tenant), tenants.instance(db, tenant)
+        cells.register(db, "cell_a", region="eu", url="", public_url="", instance_domain="")
+        there.cell_id = "cell_a"
+        now = database.now(db)
+        for number, (instance, ends) in enumerate([(here, now), (there, now + HOUR)]):
+            ids = {"id": f"url_{number}", "org_id": tenant.org_id, "instance_id": instance.id}
+            db.add(OneTimeUrl(**ids, holder="key_1", action="console", expires_at=ends))
+        db.flush()
+        assert one_time_urls.cells_with_unexpired(db, now) == ["cell_a"]
+        assert one_time_urls.cells_with_unexpired(db, now - TICK) == ["cell_a", tenant.cell_id]

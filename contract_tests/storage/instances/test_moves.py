@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from storage.errors import StateConflict
-from storage.instances.instances import STATUSES, Instance
+from storage.instances.instances import STATUSES, Instance, told_of
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
 LATER = AT + timedelta(days=1)
@@ -237,5 +237,52 @@ def test_what_was_lost_is_recovered_and_is_to_be_as_it_was(status: str) -> None:
 
 @pytest.mark.parametrize("desired", ["deleted", "erased"])
 def test_what_is_to_go_is_not_recovered(desired: str) -> None:
-    with pytest.raises(StateConflict, match=f"and to be {desired}"):
+    with pytest.raises(StateConflict) as refused:
         one("failed", desired).recover("lost")
+    assert refused.value.detail == f"cannot recover an instance that is failed and to be {desired}"
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_what_has_data_that_nothing_changes_is_backed_up(status: str) -> None:
+    without_data = one(status)
+    without_data.ready_at = None
+    refused = [without_data]
+    if status in {"running", "paused", "failed"}:
+        one(status).check_backed_up()
+    else:
+        refused.append(one(status))
+    for instance in refused:
+        with pytest.raises(StateConflict, match=f"^cannot back up an instance that is {status}$"):
+            instance.check_backed_up()
+
+
+@pytest.mark.parametrize("desired", ["deleted", "erased"])
+def test_what_is_to_go_is_not_backed_up(desired: str) -> None:
+    with pytest.raises(StateConflict) as refused:
+        one("failed", desired).check_backed_up()
+    assert refused.value.detail == f"cannot back up an instance that is failed and to be {desired}"
+
+
+@pytest.mark.parametrize(
+    ("waits", "cell", "told"),
+    [
+        (None, None, None),
+        ("waits", None, "waits"),
+        (None, "no memory", "no memory"),
+        ("waits", "no memory", "waits; no memory"),
+        ("no memory", "no memory", "no memory"),
+    ],
+)
+def test_all_reasons_are_told_once(waits: str | None, cell: str | None, told: str | None) -> None:
+    assert told_of(Instance(status_reason=waits, cell_reason=cell)) == told
+
+
+@pytest.mark.parametrize("verb", MOVES)
+def test_what_a_cell_tells_of_an_engine_holds_while_it_runs(verb: str) -> None:
+    move, allowed, then = MOVES[verb]
+    for status in allowed:
+        instance = one(status)
+        instance.cell_reason = "no memory"
+        move(instance)
+        runs = then in {"running", "pausing", "resizing"}
+        assert instance.cell_reason == ("no memory" if runs else None)

@@ -1,0 +1,58 @@
+"""Team members: who is in a team, and what they can do there."""
+
+from typing import Any
+
+from control.policy import permissions, rights
+from handlers import paging
+from handlers.access import views
+from handlers.calls import OrgCall
+from specserver import Forbidden, Reply
+from storage.access import team_members
+from storage.access.memberships import Membership
+from storage.access.teams import Team
+
+Body = dict[str, Any]
+
+
+def list_(call: OrgCall, team: Team, limit: int, cursor: str | None = None) -> Body:
+    found = team_members.page(call.db, team, limit=limit, after=paging.after(call, cursor))
+    return paging.page(call, found, views.team_member)
+
+
+def set_(call: OrgCall, team: Team, member: Membership, body: Body) -> Body:
+    role: str | None = body["role"]
+    given = permissions.of_team_role(body["role"])
+    if team.is_default:
+        role, given = _into_everyone(member, body["role"])
+    _check_grant(call, team, given)
+    team_members.put(call.db, team, member, role)
+    call.audit(target=team.id, detail={"user_id": member.user_id, "role": role})
+    return views.team_member(team_members.fetch(call.db, team, member.user_id))
+
+
+def remove(call: OrgCall, team: Team, member: Membership) -> Reply:
+    was = team_members.fetch(call.db, team, member.user_id)
+    team_members.remove(call.db, team, member)
+    call.audit(target=team.id, detail={"user_id": member.user_id, "role": was.role})
+    return Reply.no_content()
+
+
+def _into_everyone(member: Membership, asked: str) -> tuple[str | None, rights.Permissions]:
+    """The role to keep, None where it makes no difference there, and what they get by it."""
+    before = rights.in_everyone(member.role, None, teams_only=member.teams_only)
+    without = rights.in_everyone(member.role, None, teams_only=False)
+    held = rights.in_everyone(member.role, asked, teams_only=False)
+    given = (held - before) | permissions.of_team_role(asked)
+    return (None if held == without else asked), given
+
+
+def _check_grant(call: OrgCall, team: Team, given: rights.Permissions) -> None:
+    """Nobody gives what they do not have in the team, and so nobody raises themselves."""
+    beyond = sorted(given - call.caller.rights.held_in(team.id))
+    if beyond:
+        raise Forbidden(
+            "the member would have permissions in the team that you do not have there:"
+            f" {', '.join(beyond)}; give a role that has no more than you have",
+            code="permission_missing",
+            permission=beyond[0],
+        )

@@ -1,0 +1,75 @@
+"""Teams: who sees and uses which projects and instances of an organization."""
+
+from typing import Any
+
+from control.policy import quotas
+from control.policy.plans import PLANS
+from control.policy.violations import refuse
+from handlers import paging
+from handlers.access import remaining, slugs, views
+from handlers.calls import OrgCall
+from specserver import Reply
+from storage.access import projects, team_members, teams
+from storage.access.teams import Team
+from storage.errors import StateConflict
+from storage.instances import of_teams
+
+Body = dict[str, Any]
+OF_THE_ORGANIZATION = frozenset({"slug", "monthly_budget_cents"})
+"""Members that whoever leads a team cannot set."""
+
+
+def list_(call: OrgCall, limit: int, cursor: str | None = None) -> Body:
+    found = teams.page(call.db, call.org.id, limit=limit, after=paging.after(call, cursor))
+    members = team_members.counts(call.db, call.org.id, [team.id for team in found.items])
+    return paging.page(call, found, lambda record: views.team(record, members[record.id]))
+
+
+def create(call: OrgCall, body: Body) -> Reply:
+    held = teams.count(call.db, call.org.id)
+    refuse(quotas.check_one_more_team(PLANS[call.org.plan], held))
+    slug = body.get("slug") or slugs.derive(
+        body["name"], "team", lambda slug: teams.is_slug_taken(call.db, call.org.id, slug)
+    )
+    team = teams.create(call.db, call.org.id, {**body, "slug": slug})
+    call.audit(target=team.id, detail={**body, "slug": slug})
+    return Reply.created(views.team(team, 0), f"/v1/orgs/{call.org.id}/teams/{team.id}")
+
+
+def get(call: OrgCall, team: Team) -> Body:
+    return _shown(call, team)
+
+
+def update(call: OrgCall, team: Team, body: Body) -> Body:
+    call.require_for("teams:write", OF_THE_ORGANIZATION & body.keys())
+    team.change(body)
+    call.audit(target=team.id, detail=body)
+    call.db.flush()
+    return _shown(call, team)
+
+
+def delete(call: OrgCall, team: Team) -> Reply:
+    team.refuse_default()
+    _refuse_while_used(call, team)
+    of_teams.leave_team(call.db, call.org.id, team.id)
+    call.audit(target=team.id, detail={"name": team.name, "slug": team.slug})
+    teams.delete(call.db, team)
+    return Reply.no_content()
+
+
+def _shown(call: OrgCall, team: Team) -> Body:
+    return views.team(team, team_members.counts(call.db, call.org.id, [team.id])[team.id])
+
+
+def _refuse_while_used(call: OrgCall, team: Team) -> None:
+    """StateConflict that says what is in the way, and how to get it out of it."""
+    count = projects.count(call.db, call.org.id, team_id=team.id)
+    by_status = of_teams.count_by_status(call.db, call.org.id, team.id)
+    instances = ", ".join(remaining.instances(by_status))
+    reasons = {
+        f"projects: {count} (delete them, or move them to another team)": count,
+        f"instances: {instances}": instances,
+    }
+    held = [reason for reason, found in reasons.items() if found]
+    if held:
+        raise StateConflict(f"cannot delete a team that has {'; '.join(held)}")

@@ -1,0 +1,25 @@
+"""What is asked of all instances of a team."""
+
+from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session
+
+from storage.instances.instances import HOSTED, Instance
+
+
+def count_by_status(db: Session, org_id: str, team_id: str) -> dict[str, int]:
+    """How many instances of the team there are in each status but erased."""
+    rows = select(Instance.status, func.count()).group_by(Instance.status)
+    rows = rows.where(Instance.org_id == org_id, Instance.team_id == team_id, HOSTED)
+    return dict(db.execute(rows).tuples().all())
+
+
+def follow_project(db: Session, org_id: str, project_id: str, team_id: str) -> None:
+    """The instances of the project belong to the team that it belongs to now."""
+    theirs = Instance.org_id == org_id, Instance.project_id == project_id
+    db.execute(update(Instance).where(*theirs).values(team_id=team_id))
+
+
+def leave_team(db: Session, org_id: str, team_id: str) -> None:
+    """Take the erased instances out of their team, which is to be deleted."""
+    theirs = Instance.org_id == org_id, Instance.team_id == team_id
+    db.execute(update(Instance).where(*theirs, Instance.status == "erased").values(team_id=None))
