@@ -16,7 +16,7 @@ def read(folder: Path) -> list[str]:
     if not folder.is_dir():
         return []
     box = mailbox.Maildir(folder, create=False)
-    # Names of files begin with the time of their delivery.
+    # Names of files begin with the time at which the letter was posted.
     return [_text(box.get_bytes(name)) for name in sorted(box.keys())]
 
 

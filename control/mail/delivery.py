@@ -34,12 +34,15 @@ class Maildir:
         self._sender = sender
 
     def send(self, letter: Letter, key: str) -> None:
+        # Named by the key, which begins with the time: a letter is known without reading others.
+        name = f"{key.replace(':', '.')}.menagerie"
         try:
-            box = mailbox.Maildir(self._folder)
-            message = mailbox.MaildirMessage(message_of(letter, key, self._sender))
-            if any(box[name]["Message-ID"] == message["Message-ID"] for name in list(box.keys())):
+            mailbox.Maildir(self._folder)
+            if any((self._folder / "cur").glob(f"{name}*")):
                 return
-            box.add(message)
+            unfinished = self._folder / "tmp" / name
+            unfinished.write_bytes(bytes(message_of(letter, key, self._sender)))
+            unfinished.replace(self._folder / "new" / name)
         except OSError as error:
             raise MailFailed(f"the folder for mail cannot be written: {error.strerror}") from error
 

@@ -126,6 +126,11 @@ def test_in_the_folder_a_letter_is_once_and_can_be_read(tmp_path: Path) -> None:
     assert "To: ada@example.com" in found[0]
     assert 'Subject: About "Zoë"' in found[0]
     assert "mi_token" in found[0]
+    assert not list((folder / "tmp").iterdir())
+    read_by_a_program = folder / "new" / "one.send.menagerie"
+    read_by_a_program.rename(folder / "cur" / f"{read_by_a_program.name}:2,S")
+    box.send(LETTER, "one:send")
+    assert len(read(folder)) == 2
 
 
 def test_what_a_terminal_would_obey_is_not_shown(tmp_path: Path) -> None:
