@@ -38,7 +38,7 @@ ELSEWHERE = {
 }
 """Lists outside of any organization, and whose they are."""
 NAMELESS = {
-    *("instances.metrics", "restores.list"),
+    *("instances.metrics", "restores.list", "permissions.list", "predefined_roles.list"),
     *("migrations.list", "migrations.list_in_instance"),
 }
 """Lists of what has no name, but figures and ids."""
