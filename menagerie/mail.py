@@ -23,6 +23,8 @@ def read(folder: Path) -> list[str]:
 def _text(raw: bytes) -> str:
     message: EmailMessage = email.message_from_bytes(raw, policy=policy.default)
     headers = [f"{name}: {message[name]}" for name in ("Date", "From", "To", "Subject")]
-    lines = [*headers, "", *message.get_content().rstrip().splitlines()]
+    body = message.get_body(("plain", "html"))
+    text = str(body.get_content()) if body is not None else ""
+    lines = [*headers, "", *text.rstrip().splitlines()]
     # Names in a letter are of tenants: what a terminal would obey is not shown.
     return "\n".join("".join(c if c.isprintable() else " " for c in line) for line in lines)

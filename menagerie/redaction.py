@@ -9,7 +9,7 @@ from menagerie.settings import Settings
 def redacted(settings: Settings) -> dict[str, Any]:
     """Every setting as JSON values, the passwords of URLs taken out."""
     shown = settings.model_dump(mode="json")
-    for name in ("database_url", "rate_limit_storage"):
+    for name in ("database_url", "rate_limit_storage", "mail_url"):
         # A Redis has passwords without users; a password may hold an @ that was not encoded.
         url = re.sub(r"(?<=://)([^:/@]*):.*@", r"\1:***@", shown[name])
         shown[name] = re.sub(r"(?<=[?&])(\w*password)=[^&]*", r"\1=***", url)

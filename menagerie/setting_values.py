@@ -5,6 +5,7 @@ Slow imports stand in the functions: every part reads the settings, and few set 
 
 import ipaddress
 import json
+import re
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -71,22 +72,28 @@ def check_base_url(url: str) -> None:
 
 def check_mail_url(url: str) -> None:
     """The URL is not repeated: it may hold a password."""
-    wrong = "must be a URL such as smtps://user:password@mail.example.com, or empty"
+    if not url:
+        return
     try:
         parts = urlsplit(url)
         usable = parts.scheme in {"smtp", "smtps"} and parts.hostname and parts.port != 0
+        beyond = parts.path.strip("/") or parts.query or parts.fragment
     except ValueError:
-        usable = False
-    if url and not usable:
-        raise ValueError(wrong)
+        usable, beyond = None, ""
+    if not usable or beyond or not url.isprintable() or " " in url:
+        raise ValueError(
+            "must be a URL such as smtps://user:password@mail.example.com; in user and password,"
+            " / ? # @ and spaces are written %2F %3F %23 %40 %20"
+        )
 
 
 def check_mail_sender(sender: str) -> None:
-    from email.utils import parseaddr  # noqa: PLC0415 -- see above
+    from email.utils import getaddresses  # noqa: PLC0415 -- see above
 
-    address = parseaddr(sender)[1]
-    if "@" not in address or any(not character.isprintable() for character in sender):
-        raise ValueError("must be an address such as Databases <databases@example.com>")
+    found = getaddresses([sender])
+    one = len(found) == 1 and re.fullmatch(r"[^@\s<>]+@[^@\s<>]+", found[0][1])
+    if not one or not sender.isprintable() or "=?" in sender:
+        raise ValueError("must be one address such as Databases <databases@example.com>")
 
 
 def check_database_url(url: str) -> None:

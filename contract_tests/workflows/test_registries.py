@@ -13,12 +13,11 @@ from sqlalchemy import event, select
 from contract_tests import published
 from contract_tests.by_day import one_in
 from contract_tests.name_server import NameServer
-from contract_tests.workflows import known
+from contract_tests.workflows import known, posted
 from contract_tests.workflows.data import migrating, stored
 from contract_tests.workflows.stage import LEASE_S, Killed, Stage
 from contract_tests.workflows.test_three_ways import CASES
 from control.mail import Letter
-from control.workflows.access import mail
 from control.workflows.instances.resuming import bring_back
 from control.workflows.instances.starting import start
 from control.workflows.network.dns import DnsResolver
@@ -94,8 +93,7 @@ def of_a_lost_one(stage: Stage) -> None:
 
 
 def of_a_letter(stage: Stage) -> None:
-    with stage.database.write() as db:
-        mail.post(db, stage.services.sealer, Letter("a@example.com", "So", "it is"), stage.org_id)
+    posted.letter(stage, Letter("a@example.com", "So", "it is"))
 
 
 def with_a_second_store(then: Callable[[Stage], None]) -> Callable[[Stage], None]:

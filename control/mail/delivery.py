@@ -5,8 +5,10 @@ import ipaddress
 import mailbox
 import smtplib
 import ssl
+from email.errors import HeaderParseError
+from email.headerregistry import Address
 from email.message import EmailMessage
-from email.utils import formatdate, make_msgid
+from email.utils import formatdate, parseaddr
 from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import unquote, urlsplit
@@ -15,15 +17,30 @@ from control.mail.letters import Letter
 
 SCHEMES: Final = {"smtp": 587, "smtps": 465}
 _TIMEOUT_S: Final = 20.0
+_FOR_GOOD: Final = 500
 
 
 class MailFailed(Exception):  # noqa: N818 -- a fact about a letter
-    """The letter was not taken; it is tried again. The text names no password."""
+    """The letter was not taken, and may be later. `detail` names no password."""
+
+    retry_max_s: Final = 1800.0
+    """A server that is asked more often takes the sender for one of spam."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail)
+        self.detail = detail
+
+
+class MailRefused(Exception):  # noqa: N818 -- as above
+    """The letter will never be taken."""
 
 
 class Mailer(Protocol):
     def send(self, letter: Letter, key: str) -> None:
-        """Deliver it. The same `key` again is the same letter. Raises MailFailed."""
+        """Deliver it. The same `key` again is the same letter.
+
+        Raises MailFailed, or MailRefused where trying again cannot help.
+        """
 
 
 class Maildir:
@@ -58,6 +75,7 @@ class SmtpServer:
         self._user = unquote(parts.username or "")
         self._password = unquote(parts.password or "")
         self._sender = sender
+        self._address = parseaddr(sender)[1]
 
     def send(self, letter: Letter, key: str) -> None:
         message = message_of(letter, key, self._sender)
@@ -65,11 +83,17 @@ class SmtpServer:
             with contextlib.closing(self._connected()) as server:
                 if self._user:
                     server.login(self._user, self._password)
-                server.send_message(message)
+                # To whom is said here: what stands in headers is read by other rules.
+                server.send_message(message, self._address, [letter.to])
+        except smtplib.SMTPAuthenticationError as error:
+            code = error.smtp_code
+            raise MailFailed(f"the mail server does not let us in ({code})") from error
         except smtplib.SMTPResponseException as error:
-            raise MailFailed(f"the mail server refused the letter ({error.smtp_code})") from error
+            raise _refusal(error.smtp_code) from error
         except smtplib.SMTPRecipientsRefused as error:
-            raise MailFailed("the mail server refused the recipient") from error
+            raise _refusal(min(code for code, _ in error.recipients.values())) from error
+        except smtplib.SMTPNotSupportedError as error:
+            raise MailRefused("the mail server takes no such address") from error
         except (OSError, smtplib.SMTPException) as error:
             kind = type(error).__name__
             raise MailFailed(f"the mail server cannot be reached, or is no such: {kind}") from error
@@ -94,17 +118,29 @@ def mailer_of(url: str, sender: str, folder: Path) -> Mailer:
 
 
 def message_of(letter: Letter, key: str, sender: str) -> EmailMessage:
-    """Its id is made of the key, so that a letter sent twice is known as one."""
+    """Its id is made of the key, so that a letter sent twice is known as one.
+
+    Raises MailRefused for an address or a subject that no header can have.
+    """
     message = EmailMessage()
-    message["From"] = sender
-    message["To"] = letter.to
-    message["Subject"] = letter.subject
+    domain = parseaddr(sender)[1].rpartition("@")[2]
+    try:
+        message["From"] = sender
+        message["To"] = Address(addr_spec=letter.to)
+        message["Subject"] = letter.subject
+    except (ValueError, IndexError, HeaderParseError) as error:
+        raise MailRefused("the address cannot stand in a letter") from error
     message["Date"] = formatdate()
-    domain = sender.rpartition("@")[2].strip("> ") or None
-    message["Message-ID"] = f"<{key.replace(':', '.')}@{domain}>" if domain else make_msgid()
+    message["Message-ID"] = f"<{key.replace(':', '.')}@{domain}>"
     message["Auto-Submitted"] = "auto-generated"
     message.set_content(letter.text)
     return message
+
+
+def _refusal(code: int) -> MailFailed | MailRefused:
+    """By the code of a mail server: from 500 on it means it for good."""
+    kind = MailRefused if code >= _FOR_GOOD else MailFailed
+    return kind(f"the mail server refused the letter ({code})")
 
 
 def _is_here(host: str) -> bool:

@@ -24,6 +24,7 @@ def invitation(
     *, to: str, by: str, org: str, role: str, token: str, until: str, base_url: str
 ) -> Letter:
     """Names are of tenants: they stand in quotes, so that none is taken for a word of ours."""
+    by, org = (_quotable(name) for name in (by, org))
     return Letter(
         to=to,
         subject=f'Invitation to the organization "{org}"',
@@ -49,3 +50,9 @@ The invitation is valid once, until {until}. If you do not know the sender, igno
 nothing happens unless you accept.
 """,
     )
+
+
+def _quotable(name: str) -> str:
+    """A name that cannot leave its quotes, and in which no mail program finds a link."""
+    plain = "".join(character for character in name if character.isprintable())
+    return plain.translate({ord('"'): "'", ord("<"): "(", ord(">"): ")"}).replace("://", ": ")

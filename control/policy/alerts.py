@@ -73,3 +73,8 @@ RESOLVING: Final[Mapping[str, tuple[str, ...]]] = {
 def at_least(severity: str) -> tuple[str, ...]:
     """The severities that are no less than this one."""
     return SEVERITIES[SEVERITIES.index(severity) :]
+
+
+def resolved_by(event: str, data: Data) -> tuple[str, ...]:
+    """The kinds of alerts that are over with it; a rehearsal that went well changes nothing."""
+    return () if data.get("dry_run") else RESOLVING.get(event, ())

@@ -14,6 +14,7 @@ GONE_TIMES: Final = 5
 ORGS_CLOSED_MAX: Final = 20
 """How many organizations a user may close in ORGS_CLOSED_WITHIN and still create one."""
 INVITES_A_DAY_MAX: Final = 200
+INVITES_TO_ONE_A_DAY_MAX: Final = 3
 ORGS_CLOSED_WITHIN: Final = timedelta(days=30)
 DOMAINS_MAX: Final = 20
 """Of one instance; a cell takes no more."""
@@ -147,6 +148,14 @@ def check_one_more_invite(sent: int) -> list[Violation]:
         return []
     message = f"an organization can send {INVITES_A_DAY_MAX} invites in 24 hours; try again later"
     return [wrong("", "quota", message)]
+
+
+def check_one_more_invite_to(sent: int) -> list[Violation]:
+    """`sent` in the last day to one address, also those that were revoked."""
+    if sent < INVITES_TO_ONE_A_DAY_MAX:
+        return []
+    message = f"{INVITES_TO_ONE_A_DAY_MAX} invites were sent to this address in 24 hours"
+    return [wrong("email", "quota", f"{message}; try again later")]
 
 
 def check_one_more_domain(plan: Plan, count: int) -> list[Violation]:

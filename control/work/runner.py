@@ -18,9 +18,9 @@ SECONDS_MAX: Final = 120
 _log = structlog.get_logger("work")
 
 
-def back_off_s(attempts: int) -> float:
+def back_off_s(attempts: int, at_most_s: float = BACK_OFF_MAX_S) -> float:
     """Doubles with every failure up to the maximum; the jitter keeps a herd from returning."""
-    whole: float = min(BACK_OFF_FIRST_S * 2 ** min(attempts, 16), BACK_OFF_MAX_S)
+    whole: float = min(BACK_OFF_FIRST_S * 2 ** min(attempts, 16), at_most_s)
     return whole * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards nothing
 
 
@@ -44,7 +44,8 @@ def run(operation: Operation, claim: queue.Claim, found: Workflow) -> None:
     except Again as wait:
         queue.postpone(operation.database, operation.held, wait.after_s)
     except Exception as error:
-        wait_s = back_off_s(work.attempts)
+        # Whoever is outside of the installation may want to be asked less often.
+        wait_s = back_off_s(work.attempts, getattr(error, "retry_max_s", BACK_OFF_MAX_S))
         log.warning(
             "step failed",
             attempts=work.attempts + 1,

@@ -28,12 +28,11 @@ def list_(call: OrgCall, limit: int, cursor: str | None = None) -> Body:
 def create(call: OrgCall, body: Body) -> Reply:
     members.check_reach(call, body["role"])
     _refuse_known(call, body["email"])
-    sent = invites.count_since(call.db, call.org.id, call.now - timedelta(days=1))
-    refuse(quotas.check_one_more_invite(sent))
+    _check_quota(call, body["email"])
     joining.refuse_full(call, call.org, with_pending=True)
     token = identity.new_invite_token()
     invite = _record(call, body, token.sha256)
-    mail.post(call.db, call.services.sealer, _letter(call, invite, token.secret), call.org.id)
+    mail.post(call.db, call.services.sealer, _letter(call, invite, token.secret), invite)
     told = {"invite_id": invite.id, "email": invite.email, "role": invite.role}
     call.audit(target=invite.id, detail={"email": invite.email, "role": invite.role})
     call.emit("org.member.invited.v1", told)
@@ -64,6 +63,14 @@ def _refuse_known(call: OrgCall, email: str) -> None:
         )
 
 
+def _check_quota(call: OrgCall, email: str) -> None:
+    day_ago = call.now - timedelta(days=1)
+    sent = invites.count_since(call.db, call.org.id, day_ago)
+    refuse(quotas.check_one_more_invite(sent))
+    to_them = invites.count_since(call.db, call.org.id, day_ago, email)
+    refuse(quotas.check_one_more_invite_to(to_them))
+
+
 def _record(call: OrgCall, body: Body, token_hash: str) -> Invite:
     return invites.create(
         call.db,
@@ -72,6 +79,7 @@ def _record(call: OrgCall, body: Body, token_hash: str) -> Invite:
         role=body["role"],
         token_hash=token_hash,
         invited_by=call.caller.id,
+        inviter_id=call.caller.user.id,
         expires_at=call.now + timedelta(seconds=call.services.settings.invite_ttl_s),
     )
 

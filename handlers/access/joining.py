@@ -4,9 +4,10 @@ from typing import Any
 
 from control.boundary import Call
 from control.boundary.call import refuse_closed
+from control.policy import permissions
 from control.policy.plans import PLANS
 from specserver import Conflict, Forbidden, PaymentRequired
-from storage.access import invites, memberships, organizations
+from storage.access import api_keys, invites, memberships, organizations
 from storage.access.invites import Invite
 from storage.access.organizations import Organization
 from storage.access.users import User
@@ -19,25 +20,44 @@ def join(call: Call, invite: Invite, user: User) -> Organization:
             "this invite is for another email address: sign in with the one it was sent to",
             code="wrong_email",
         )
-    check_open(call, invite)
-    org = organizations.fetch(call.db, invite.org_id)
-    refuse_closed(org)
+    org = check_open(call, invite)
     if memberships.find(call.db, org.id, user.id) is not None:
         raise Conflict("you are a member of this organization already", code="already_member")
-    refuse_full(call, org)
     memberships.create(call.db, org.id, user.id, invite.role)
     invite.accept(user.id, call.now)
     return org
 
 
-def check_open(call: Call, invite: Invite) -> None:
-    status = invite.status(call.now)
+def check_open(call: Call, invite: Invite) -> Organization:
+    """The organization, which lets somebody in by the invite now."""
+    _refuse_ended(invite.status(call.now))
+    org = organizations.fetch(call.db, invite.org_id)
+    refuse_closed(org)
+    if not _can_still_invite(call, invite):
+        raise Conflict(
+            "whoever sent this invite can no longer invite to its role; ask for another",
+            code="invite_revoked",
+        )
+    refuse_full(call, org)
+    return org
+
+
+def _refuse_ended(status: str) -> None:
     if status == "used":
         raise Conflict("this invite was used already", code="invite_used")
     if status == "revoked":
         raise Conflict("this invite was revoked; ask for another", code="invite_revoked")
     if status == "expired":
         raise Conflict("this invite has expired; ask for another", code="invite_expired")
+
+
+def _can_still_invite(call: Call, invite: Invite) -> bool:
+    """An invite is no way to keep a right that was taken away."""
+    inviter = memberships.find(call.db, invite.org_id, invite.inviter_id)
+    held = permissions.of_role(inviter.role) if inviter else frozenset()
+    if "members:write" not in held or not permissions.of_role(invite.role) <= held:
+        return False
+    return not api_keys.is_revoked(call.db, invite.org_id, invite.invited_by)
 
 
 def refuse_full(call: Call, org: Organization, *, with_pending: bool = False) -> None:

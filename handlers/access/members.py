@@ -8,7 +8,7 @@ from handlers import paging
 from handlers.access import joining, views
 from handlers.calls import OrgCall
 from specserver import Conflict, Forbidden, Reply
-from storage.access import api_keys, memberships, users
+from storage.access import api_keys, invites, memberships, users
 from storage.access.memberships import Membership
 
 Body = dict[str, Any]
@@ -38,8 +38,10 @@ def remove(call: OrgCall, member: Membership) -> Reply:
         check_reach(call, member.role)
     _refuse_last_owner(call, member)
     revoked = api_keys.revoke_of(call.db, call.org.id, member.user_id, call.now)
+    ended = invites.revoke_of(call.db, call.org.id, member.user_id, call.now)
     told = {"user_id": member.user_id, "role": member.role, "left": leaves}
-    call.audit(target=member.user_id, detail={**told, "api_keys_revoked": revoked})
+    also = {"api_keys_revoked": revoked, "invites_revoked": ended}
+    call.audit(target=member.user_id, detail={**told, **also})
     call.emit("org.member.removed.v1", told)
     call.db.delete(member)
     return Reply.no_content()

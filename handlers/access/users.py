@@ -19,6 +19,7 @@ def create(call: Call, body: Body) -> Reply:
             "there is an account with the address of this invite: sign in and accept the invite",
             code="account_exists",
         )
+    # Nobody has it hashed who does not come in by it.
     password_hash = identity.hash_password(body["password"])
     user = users.create(call.db, email=invite.email, name=body["name"], password_hash=password_hash)
     org = joining.join(call, invite, user)

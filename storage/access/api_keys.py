@@ -79,6 +79,12 @@ def revoke_all(db: Session, org_id: str, at: datetime) -> int:
     return _revoke(db, org_id, at)
 
 
+def is_revoked(db: Session, org_id: str, key_id: str) -> bool:
+    """Whether there is such a key, and it was revoked."""
+    key = by_key(db, ApiKey, key_id)
+    return key is not None and key.org_id == org_id and key.revoked_at is not None
+
+
 def revoke_of(db: Session, org_id: str, user_id: str, at: datetime) -> int:
     """Revoke the organization's keys that the user made; how many were in force."""
     return _revoke(db, org_id, at, ApiKey.created_by == user_id)

@@ -22,7 +22,9 @@ class Invite(Owned, Record):
     email: Mapped[str]
     role: Mapped[str]
     token_hash: Mapped[str] = mapped_column(unique=True)
+    # The user or the API key; and the user whose key it is.
     invited_by: Mapped[str]
+    inviter_id: Mapped[str] = mapped_column(ForeignKey("users.id"))
     expires_at: Mapped[datetime]
     accepted_at: Mapped[datetime | None]
     accepted_by: Mapped[str | None]
@@ -51,6 +53,7 @@ def create(
     role: str,
     token_hash: str,
     invited_by: str,
+    inviter_id: str,
     expires_at: datetime,
 ) -> Invite:
     made = Invite(
@@ -60,6 +63,7 @@ def create(
         role=role,
         token_hash=token_hash,
         invited_by=invited_by,
+        inviter_id=inviter_id,
         expires_at=expires_at,
     )
     db.add(made)
@@ -104,10 +108,27 @@ def count_pending(db: Session, org_id: str, now: datetime, email: str | None = N
     return db.scalars(rows).one()
 
 
-def count_since(db: Session, org_id: str, since: datetime) -> int:
-    """Those sent since, whatever became of them."""
+def count_since(db: Session, org_id: str, since: datetime, email: str | None = None) -> int:
+    """Those sent since, to anybody or to one address, whatever became of them."""
     rows = select(func.count()).select_from(Invite)
-    return db.scalars(rows.where(Invite.org_id == org_id, Invite.created_at >= since)).one()
+    rows = rows.where(Invite.org_id == org_id, Invite.created_at >= since)
+    if email is not None:
+        rows = rows.where(Invite.email == email.lower())
+    return db.scalars(rows).one()
+
+
+def is_pending(db: Session, org_id: str, invite_id: str, now: datetime) -> bool:
+    rows = select(Invite.id).where(*_pending(org_id, now), Invite.id == invite_id)
+    return db.scalar(rows) is not None
+
+
+def revoke_of(db: Session, org_id: str, user_id: str, at: datetime) -> int:
+    """Revoke the pending ones that the user sent, or a key of theirs; how many there were."""
+    rows = select(Invite).where(*_pending(org_id, at), Invite.inviter_id == user_id)
+    found = list(db.scalars(rows.with_for_update()))
+    for invite in found:
+        invite.revoke(at)
+    return len(found)
 
 
 def forget_old(db: Session, before: datetime, limit: int) -> int:

@@ -9,6 +9,7 @@ from sqlalchemy import select
 from contract_tests.api import letters
 from contract_tests.api.harness import PASSWORD, House, Person, Tenant
 from contract_tests.api.rows import NO_INVITE, is_problem
+from control.boundary import identity
 from storage.access.invites import Invite
 
 
@@ -168,7 +169,11 @@ def test_nobody_invites_to_more_than_they_have(
 
 @pytest.mark.parametrize(
     "email",
-    ["ada", "a b@example.com", "a@b@c", "ada@example.com\r\nBcc: x@example.com", "@", "a,b@c.d"],
+    [
+        *("ada", "a b@example.com", "a@b@c", "ada@example.com\r\nBcc: x@example.com", "@"),
+        *("a,b@c.d", "=?utf-8?q?thief=40evil.com=3B?=ceo@corp.com", "a@..", "a@example.com."),
+        *("a\u0085b@example.com", "a\u202eb@example.com", "zo\u00eb@example.com", ".a@example.com"),
+    ],
 )
 def test_what_is_no_address_is_refused(house: House, tenant: Tenant, email: str) -> None:
     answer = invite(house, tenant, tenant.key, email)
@@ -226,3 +231,57 @@ def test_an_organization_sends_so_many_letters_a_day(
     assert answer.json()["errors"][0]["keyword"] == "quota"
     is_older(house, tenant, timedelta(days=1))
     letters.invite(house, tenant, "next@example.com")
+
+
+@pytest.mark.parametrize("by_key", [False, True])
+def test_an_invite_ends_with_the_membership_of_whoever_sent_it(
+    house: House, tenant: Tenant, by_key: bool
+) -> None:
+    admin, person = house.member(tenant.org_id, "admin"), house.person()
+    key, _ = house.key(tenant.org_id, admin, "admin")
+    assert invite(house, tenant, key if by_key else admin.session, person.email, "admin").is_success
+    token = letters.token_of_last(house)
+    house.request("DELETE", f"{tenant.path}/members/{admin.id}", tenant.key)
+    assert pending(house, tenant) == []
+    assert audited(house, tenant, "member.remove")["detail"]["invites_revoked"] == 1
+    is_problem(accept(house, token, person), 409, "invite_revoked")
+
+
+def test_an_invite_ends_with_the_role_or_the_key_that_it_was_sent_by(
+    house: House, tenant: Tenant
+) -> None:
+    owner, person = house.member(tenant.org_id, "owner"), house.person()
+    key, key_id = house.key(tenant.org_id, owner, "admin")
+    assert invite(house, tenant, owner.session, person.email, "owner").is_success
+    of_role = letters.token_of_last(house)
+    assert invite(house, tenant, key, "other@example.com", "admin").is_success
+    of_key = letters.token_of_last(house)
+    house.request("PATCH", f"{tenant.path}/members/{owner.id}", tenant.key, json={"role": "admin"})
+    is_problem(accept(house, of_role, person), 409, "invite_revoked")
+    house.request("DELETE", f"{tenant.path}/api-keys/{key_id}", tenant.key)
+    body = {"invite_token": of_key, "name": "Other", "password": PASSWORD}
+    is_problem(house.post("/v1/users", json=body), 409, "invite_revoked")
+
+
+def test_one_address_gets_few_letters_however_often_they_are_revoked(
+    house: House, tenant: Tenant
+) -> None:
+    for _ in range(3):
+        letters.invite(house, tenant, "victim@example.com")
+        path = f"{tenant.path}/invites/{pending(house, tenant)[0]['id']}"
+        house.request("DELETE", path, tenant.key)
+    answer = invite(house, tenant, tenant.key, "VICTIM@example.com")
+    is_problem(answer, 422)
+    assert answer.json()["errors"][0]["pointer"] == "/email"
+
+
+def test_nobodys_password_is_hashed_who_does_not_come_in(
+    house: House, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = letters.invite(house, tenant, "late@example.com")
+    house.change_org(tenant.org_id, plan="free")
+    house.member(tenant.org_id, "member")
+    monkeypatch.setattr(identity, "hash_password", lambda _password: pytest.fail("hashed"))
+    for each, status in ((token, 402), (NO_INVITE, 404)):
+        body = {"invite_token": each, "name": "Late", "password": PASSWORD}
+        assert house.post("/v1/users", json=body).status_code == status

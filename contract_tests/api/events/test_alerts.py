@@ -6,6 +6,8 @@ import pytest
 
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import NEVER, is_problem
+from contract_tests.api.test_event_kinds import Act, archiving, copying, observed
+from contract_tests.workflows.fake_backups import ARCHIVING, COPIES
 from control.events import publish
 from storage.instances.instances import Instance
 
@@ -149,3 +151,29 @@ def test_many_at_once_are_acknowledged_by_one(
     answers = house.together(*[("POST", path, tenant.key, {})] * 8)
     assert {answer.status_code for answer in answers} == {200}
     assert len({answer.json()["acknowledged_at"] for answer in answers}) == 1
+
+
+@pytest.mark.parametrize(
+    ("late", "off"),
+    [
+        (archiving(late=True), observed(archiving={**ARCHIVING, "wanted": False, "status": "off"})),
+        (copying(late=True), observed(copies={**COPIES, "wanted": False, "status": "off"})),
+    ],
+    ids=["archiving", "copies"],
+)
+def test_what_is_turned_off_is_not_late_any_more(
+    house: House, tenant: Tenant, instance_id: str, late: Act, off: Act
+) -> None:
+    late(house, tenant, instance_id)
+    assert [one["resolved_at"] for one in listed(house, tenant)] == [None]
+    off(house, tenant, instance_id)
+    (alert,) = listed(house, tenant)
+    assert alert["resolved_at"] is not None
+
+
+def test_of_an_instance_that_is_gone_nothing_is_raised(
+    house: House, tenant: Tenant, instance_id: str
+) -> None:
+    house.request("DELETE", f"{tenant.path}/instances/{instance_id}", tenant.key)
+    happens(house, instance_id, "backup.failed.v1", **BACKUP, reason="it was deleted")
+    assert listed(house, tenant) == []

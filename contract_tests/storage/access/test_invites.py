@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from contract_tests.storage import tenants
 from storage import identifiers, tenancy
-from storage.access import invites
+from storage.access import invites, users
 from storage.access.invites import Invite
 from storage.database import Database
 from storage.errors import RecordNotFound
@@ -19,9 +19,13 @@ TICK: Final = timedelta(milliseconds=1)
 
 
 def invite(db: Session, org_id: str, **values: Any) -> Invite:
-    chosen = {"expires_at": AT, "email": "ada@example.org", **values}
+    """By a user of its own, unless one is given."""
+    if "inviter_id" not in values:
+        email = f"{identifiers.new('').lower()}@example.org"
+        values["inviter_id"] = users.create(db, email=email, name="Inviter").id
+    chosen = {"expires_at": AT, "email": "ada@example.org", "role": "member", **values}
     return invites.create(
-        *(db, org_id), role="member", token_hash=identifiers.new(""), invited_by="usr_1", **chosen
+        *(db, org_id), token_hash=identifiers.new(""), invited_by=chosen["inviter_id"], **chosen
     )
 
 
@@ -39,13 +43,16 @@ def test_what_became_of_an_invite() -> None:
 def test_what_is_sent_is_kept(database: Database) -> None:
     with database.write() as db:
         tenant = tenants.make(db)
-        told = {"role": "admin", "token_hash": "hash", "invited_by": "usr_1", "expires_at": AT}
+        user = users.create(db, email="inviter@example.org", name="Inviter")
+        told = {"role": "admin", "token_hash": "hash", "invited_by": "key_1", "expires_at": AT}
+        told["inviter_id"] = user.id
         made = invites.create(
             *(db, tenant.org_id),
             email="Ada@Example.org",
             role="admin",
             token_hash="hash",
-            invited_by="usr_1",
+            invited_by="key_1",
+            inviter_id=user.id,
             expires_at=AT,
         )
         assert made.id.startswith("inv_")
@@ -136,3 +143,20 @@ def test_those_sent_since_are_counted_and_the_oldest_forgotten(database: Databas
         assert invites.forget_old(db, now + timedelta(minutes=1), 2) == 2
         left = invites.page(db, tenant.org_id, now=AT - TICK, limit=9, after=None)
         assert left.items == [made[2]]
+
+
+def test_what_a_user_sent_is_revoked_while_it_is_pending(database: Database) -> None:
+    with database.write() as db:
+        tenant = tenants.make(db)
+        mine = invite(db, tenant.org_id)
+        by_me = {"inviter_id": mine.inviter_id}
+        used, old = (invite(db, tenant.org_id, **by_me) for _ in range(2))
+        used.accept("usr_1", AT - TICK)
+        old.expires_at = AT - 2 * TICK
+        other = invite(db, tenant.org_id)
+        db.flush()
+        assert invites.revoke_of(db, tenant.org_id, mine.inviter_id, AT - TICK) == 1
+        assert mine.revoked_at == AT - TICK
+        assert (used.revoked_at, old.revoked_at, other.revoked_at) == (None, None, None)
+        assert not invites.is_pending(db, tenant.org_id, mine.id, AT - TICK)
+        assert invites.is_pending(db, tenant.org_id, other.id, AT - TICK)

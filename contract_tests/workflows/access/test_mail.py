@@ -1,8 +1,9 @@
 """Letters reach a real mail server, or the folder of mail, once; they wait while it is away."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,17 @@ from aiosmtpd.smtp import AuthResult, Envelope
 
 from contract_tests.clients.servers import Authority
 from contract_tests.kept_port import KeptPort
+from contract_tests.workflows import posted
 from contract_tests.workflows.stage import Stage
-from control.mail import Letter, Maildir, MailFailed, SmtpServer, delivery, mailer_of
-from control.workflows.access import mail
+from control.boundary import identity
+from control.mail import Letter, Maildir, MailFailed, MailRefused, SmtpServer, delivery, mailer_of
+from control.mail.letters import invitation
+from menagerie import access, logs
+from menagerie.errors import SettingsError
 from menagerie.mail import read
+from menagerie.redaction import redacted
+from menagerie.settings import load
+from storage.access.invites import Invite
 from storage.work import Work
 
 SENDER = "Menagerie <databases@example.org>"
@@ -61,7 +69,9 @@ def test_a_mail_server_gets_the_letter_whole() -> None:
     assert "mi_token\r\n..\r\nLast line." in text or "mi_token\r\n.\r\nLast line." in text
 
 
-def test_it_signs_in_where_the_url_says_as_whom() -> None:
+def test_it_signs_in_where_the_url_says_as_whom(monkeypatch: pytest.MonkeyPatch) -> None:
+    # After a refusal the next way to sign in is tried, and this server does not answer that.
+    monkeypatch.setattr(delivery, "_TIMEOUT_S", 0.5)
     seen: list[Any] = []
 
     def authenticate(_server: Any, _session: Any, _envelope: Any, _how: str, who: Any) -> Any:
@@ -80,7 +90,7 @@ def test_it_signs_in_where_the_url_says_as_whom() -> None:
 
 def test_what_the_server_refuses_fails_with_its_code() -> None:
     refusing = serving(Received("552 too large"))
-    with refusing as place, pytest.raises(MailFailed, match=r"\(552\)"):
+    with refusing as place, pytest.raises(MailRefused, match=r"\(552\)"):
         SmtpServer(f"smtp://{place}", SENDER).send(LETTER, "a:send")
 
 
@@ -145,22 +155,23 @@ def test_a_folder_that_cannot_be_written_fails(tmp_path: Path) -> None:
 
 
 class Failing:
-    """A mailer that takes the third try."""
+    """A mailer that fails so many times."""
 
-    def __init__(self) -> None:
+    def __init__(self, error: Exception | None = None, times: int = 2) -> None:
         self.keys: list[str] = []
+        self._error = error or MailFailed("the mail server is away")
+        self._times = times
 
     def send(self, _letter: Letter, key: str) -> None:
         self.keys.append(key)
-        if len(self.keys) < 3:
-            raise MailFailed("the mail server is away")
+        if len(self.keys) <= self._times:
+            raise self._error
 
 
 def test_a_letter_waits_for_the_server_and_is_sealed_meanwhile(stage: Stage) -> None:
     mailer = Failing()
     stage.services = replace(stage.services, mailer=mailer)
-    with stage.database.write() as db:
-        mail.post(db, stage.services.sealer, LETTER, stage.org_id)
+    posted.letter(stage, LETTER)
     with stage.database.read() as db:
         (work,) = db.query(Work).all()
         assert "mi_token" not in str(work.args)
@@ -168,3 +179,99 @@ def test_a_letter_waits_for_the_server_and_is_sealed_meanwhile(stage: Stage) -> 
     stage.settle()
     assert len(mailer.keys) == 3
     assert len(set(mailer.keys)) == 1
+
+
+def test_one_that_is_refused_for_good_is_not_tried_again(stage: Stage) -> None:
+    mailer = Failing(MailRefused("the mail server refused the letter (550)"))
+    stage.services = replace(stage.services, mailer=mailer)
+    posted.letter(stage, LETTER)
+    stage.settle()
+    assert len(mailer.keys) == 1
+
+
+def test_a_server_that_is_away_for_a_day_is_not_asked_often(stage: Stage) -> None:
+    mailer = Failing(times=10_000)
+    stage.services = replace(stage.services, mailer=mailer)
+    posted.letter(stage, LETTER)
+    stage.settle()
+    assert 20 < len(mailer.keys) < 100
+
+
+def test_an_invite_that_was_revoked_meanwhile_needs_no_letter(stage: Stage) -> None:
+    mailer = Failing()
+    stage.services = replace(stage.services, mailer=mailer)
+    invite = posted.letter(stage, LETTER)
+    with stage.database.write() as db:
+        db.get_one(Invite, invite.id).revoke(stage.database.now(db))
+    stage.settle()
+    assert mailer.keys == []
+
+
+@pytest.mark.parametrize(
+    "address", ["=?utf-8?q?thief=40evil.com=3B?=ceo@corp.com", "a\u2028b@example.com", "a,b@c.d"]
+)
+def test_a_letter_goes_to_its_address_alone_or_nowhere(address: str) -> None:
+    received = Received()
+    with serving(received) as place:
+        server = SmtpServer(f"smtp://{place}", SENDER)
+        with suppress(MailRefused, MailFailed):
+            server.send(replace(LETTER, to=address), "a:send")
+    assert all(envelope.rcpt_tos == [address] for envelope in received.envelopes)
+
+
+def test_names_stay_in_their_quotes() -> None:
+    name = 'Support" <https://evil.example/login> "\u202e\x1b'
+    asked = {"to": "a@b.c", "role": "member", "token": "mi_", "until": "", "base_url": ""}
+    letter = invitation(by=name, org=name, **asked)
+    assert letter.text.splitlines()[0].count('"') == 4
+    assert "://evil" not in letter.text + letter.subject
+    assert (letter.text + letter.subject).replace("\n", "").isprintable()
+
+
+def test_a_foreign_letter_in_the_folder_is_shown_as_far_as_it_is_text(tmp_path: Path) -> None:
+    folder = tmp_path / "mail"
+    Maildir(folder, SENDER).send(LETTER, "one:send")
+    foreign = EmailMessage()
+    foreign["To"] = "x@y.z"
+    foreign.add_attachment(b"bytes", maintype="application", subtype="octet-stream")
+    (folder / "new" / "2").write_bytes(bytes(foreign))
+    assert len(read(folder)) == 2
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/v1/invites/{}/accept", "/v1/invites/{}%2faccept", "/v1/orgs/{}", "/v1/invites/{}/accept/"],
+)
+def test_no_token_of_an_invite_is_in_the_log(path: str) -> None:
+    token = identity.new_invite_token().secret
+    for written in (token, token.replace("_", "%5F"), f"%6D{token[1:]}"):
+        if "invites" not in path and written != token:
+            continue
+        assert token[8:] not in access.shown(path.format(written))
+    assert token[8:] not in logs.redact(f"refused {token}")
+
+
+def test_the_password_of_the_mail_server_is_not_shown(tmp_path: Path) -> None:
+    settings = load(home=tmp_path, mail_url="smtps://ada:hunter2@mail.example.com")
+    assert "hunter2" not in str(redacted(settings))
+    assert "hunter2" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("mail_url", "smtps://user:hunter2/ss@mail.example.com"),
+        ("mail_url", "smtp://user:hunter2?x@mail.example.com"),
+        ("mail_url", "smtp://mail.example.com\r\nx"),
+        ("mail_url", "https://mail.example.com"),
+        ("mail_sender", "a@b.c, c@d.e"),
+        ("mail_sender", "=?utf-8?q?x=0a?= <a@b.c>"),
+        ("mail_sender", "nobody"),
+    ],
+)
+def test_settings_that_no_letter_could_be_sent_by_are_refused(
+    tmp_path: Path, name: str, value: str
+) -> None:
+    with pytest.raises(SettingsError, match=f"{name}.*must be") as refused:
+        load(home=tmp_path, **{name: value})
+    assert "hunter2" not in str(refused.value)

@@ -6,10 +6,13 @@ import orjson
 from sqlalchemy.orm import Session
 
 from control import work
-from control.mail import Letter
+from control.mail import Letter, MailRefused
 from control.sealing import Sealer
-from control.work import Operation, workflow
+from control.work import GiveUp, Operation, workflow
 from storage import identifiers
+from storage.access import invites
+from storage.access.invites import Invite
+from storage.database import now
 
 _CONTEXT: Final = "letter"
 """What a letter is sealed for: it may hold a token, which the database must not tell."""
@@ -17,16 +20,28 @@ _CONTEXT: Final = "letter"
 
 @workflow("mail.send", deadline_s=86_400, asks_strangers=True)
 def send(op: Operation) -> None:
-    """Tried again for a day while the mail server does not take it."""
+    """Tried again for a day while the mail server does not take it, less and less often."""
+    if not _is_wanted(op):
+        return
     letter = _opened(op.services.sealer, op.args["sealed"])
-    op.step("send", lambda: op.services.mailer.send(letter, op.key("send")))
+    try:
+        op.step("send", lambda: op.services.mailer.send(letter, op.key("send")))
+    except MailRefused as error:
+        raise GiveUp(str(error)) from error
 
 
-def post(db: Session, sealer: Sealer, letter: Letter, org_id: str) -> None:
-    """Have the letter sent once this transaction is committed."""
+def post(db: Session, sealer: Sealer, letter: Letter, invite: Invite) -> None:
+    """Have the letter of an invite sent once this transaction is committed."""
     sealed = sealer.seal(orjson.dumps(letter.as_json()), _CONTEXT).hex()
     lane = identifiers.new("mail_")
-    work.enqueue(db, send, lane, {"org_id": org_id, "sealed": sealed})
+    args = {"org_id": invite.org_id, "invite_id": invite.id, "sealed": sealed}
+    work.enqueue(db, send, lane, args)
+
+
+def _is_wanted(op: Operation) -> bool:
+    """An invite that was revoked meanwhile needs no letter."""
+    with op.database.read() as db:
+        return invites.is_pending(db, op.args["org_id"], op.args["invite_id"], now(db))
 
 
 def _opened(sealer: Sealer, sealed: str) -> Letter:

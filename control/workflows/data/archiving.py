@@ -7,6 +7,7 @@ from typing import Any, Final
 from sqlalchemy.orm import Session
 
 from control.cells.answer_checks import Answer
+from control.events import resolve
 from control.policy import recovery as rules
 from control.policy.plans import PLANS
 from control.work import Operation, workflow
@@ -83,6 +84,9 @@ def _note(db: Session, instance: Instance, told: Mapping[str, Any]) -> None:
     elif window.is_interrupted and window.status == "archiving" and not window.needs_base:
         window.is_interrupted = False
         publish(db, instance, "backup.archiving_resumed.v1")
+    elif window.is_interrupted and window.status == "off":
+        window.is_interrupted = False
+        resolve(db, instance, ["backup_archiving_interrupted"])
 
 
 def _interrupted(db: Session, instance: Instance, told: Mapping[str, Any], *, lost: bool) -> None:

@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from control.cells.answer_checks import Answer
 from control.cells.client import CellClient
+from control.events import resolve
 from control.policy import backups as rules
 from control.policy.plans import PLANS
 from control.work import Operation, workflow
@@ -146,3 +147,5 @@ def _note(
         copies.is_interrupted = False
         if copies.status == "current":
             publish(db, instance, "backup.copies_resumed.v1")
+        else:
+            resolve(db, instance, ["backup_copies_interrupted"])
