@@ -1,6 +1,5 @@
 """One log line per request: what was asked, how it ended, how long it took, under which id."""
 
-import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
@@ -16,9 +15,6 @@ _LOG = structlog.get_logger("api")
 _PATH_MAX = 256
 # What costs whoever causes it nothing, credentials included: only some of it is told one by one.
 _CHEAP = frozenset({None, 401, 408, 413, 429, 503})
-_TOKEN = re.compile(r"\b(m[a-z]{1,2}_(?:live_)?[0-9A-Za-z]{4})[0-9A-Za-z]{16,}")
-# However it is encoded.
-_INVITE = re.compile(r"(/invites/)[^/]+(?=/|%2[Ff])(?=.*accept)")
 _QUIET = frozenset({"/healthz"})
 
 Message = MutableMapping[str, Any]
@@ -57,7 +53,7 @@ class AccessLog:
         facts = {
             "method": scope["method"],
             # As it was sent, percent-encoded: what is decoded may hold control characters.
-            "path": cut(shown(scope.get("raw_path", b"").decode("latin-1")), _PATH_MAX),
+            "path": cut(scope.get("raw_path", b"").decode("latin-1"), _PATH_MAX),
             "duration_ms": round(duration_ms, 1),
             **seen,
         }
@@ -69,11 +65,6 @@ class AccessLog:
         forwarded = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
         peer = scope["client"][0] if scope.get("client") else None
         return self._proxies.client_address(peer, b",".join(forwarded).decode("latin-1"))
-
-
-def shown(path: str) -> str:
-    """Without the tokens in it, of invites or put there by mistake."""
-    return _TOKEN.sub(r"\1…", _INVITE.sub(r"\1…", path))
 
 
 def _request_id(message: Message) -> str | None:

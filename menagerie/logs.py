@@ -15,6 +15,8 @@ _SECRETS = re.compile(
     r"\b(mk_live_|ms_|mi_)[0-9A-Za-z]{8,}"
     r"|(?<=Bearer )[^\s\"']+|(?<=Basic )[^\s\"']+"
     r"|(?<=/reveal/)[^\s\"'/?]+|(?<=/rotate/)[^\s\"'/?]+|(?<=/logs/)[^\s\"'/?]{60,}"
+    # A token however it is encoded, and not the id of an invite.
+    r"|(?<=/invites/)(?!inv_)[^\s\"'/?]+"
     r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"
 )
 _SECRET_NAMES = frozenset({"password", "secret", "token", "authorization", "api_key", "key_secret"})

@@ -77,12 +77,6 @@ def test_a_migration_that_was_cancelled_raises_nothing() -> None:
     assert RAISING["migration.failed.v1"]({"status": "cancelled"}) is None
 
 
-def test_severities_that_are_no_less() -> None:
-    assert alerts.at_least("info") == ("info", "warning", "critical")
-    assert alerts.at_least("warning") == ("warning", "critical")
-    assert alerts.at_least("critical") == ("critical",)
-
-
 def test_a_rehearsal_that_went_well_resolves_nothing() -> None:
     event = "migration.completed.v1"
     assert alerts.resolved_by(event, {"dry_run": True}) == ()

@@ -4,8 +4,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-SEVERITIES: Final = ("info", "warning", "critical")
-"""From the least to the most severe."""
 KINDS: Final = (
     *("instance_failed", "backup_failed", "backup_archiving_interrupted"),
     *("backup_copies_interrupted", "migration_failed"),
@@ -68,11 +66,6 @@ RESOLVING: Final[Mapping[str, tuple[str, ...]]] = {
     "backup.copies_resumed.v1": ("backup_copies_interrupted",),
     "migration.completed.v1": ("migration_failed",),
 }
-
-
-def at_least(severity: str) -> tuple[str, ...]:
-    """The severities that are no less than this one."""
-    return SEVERITIES[SEVERITIES.index(severity) :]
 
 
 def resolved_by(event: str, data: Data) -> tuple[str, ...]:

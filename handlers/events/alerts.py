@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from control.policy.alerts import at_least
 from handlers import paging
 from handlers.calls import OrgCall
 from handlers.events import views
@@ -23,7 +22,7 @@ def list_(
         call.db,
         call.org.id,
         teams=call.teams,
-        severities=at_least(min_severity),
+        severities=alerts.at_least(min_severity),
         with_acknowledged=include_acknowledged,
         limit=limit,
         after=paging.after(call, cursor),

@@ -17,6 +17,7 @@ from storage.lookups import by_key, delete_oldest
 from storage.pages import Page
 
 SEVERITIES: Final = ("info", "warning", "critical")
+"""From the least to the most severe."""
 _UNRESOLVED: Final = text("resolved_at IS NULL")
 
 
@@ -88,7 +89,6 @@ def raise_(
 
 def resolve(db: Session, instance: Instance, kinds: Collection[str]) -> None:
     """Of the instance, those of these kinds are over."""
-    db.flush()
     over = update(Alert).where(
         Alert.org_id == instance.org_id,
         Alert.instance_id == instance.id,
@@ -104,6 +104,11 @@ def fetch(db: Session, org_id: str, alert_id: str, *, lock: bool = False) -> Ale
     if found is None or found.org_id != org_id:
         raise RecordNotFound("alert not found")
     return found
+
+
+def at_least(severity: str) -> tuple[str, ...]:
+    """The severities that are no less than this one."""
+    return SEVERITIES[SEVERITIES.index(severity) :]
 
 
 def page(

@@ -7,11 +7,13 @@ from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
+    ColumnElement,
     ForeignKey,
     Index,
     Integer,
     Select,
     bindparam,
+    func,
     select,
     text,
 )
@@ -358,6 +360,13 @@ def in_statuses(db: Session, org_id: str, statuses: Iterable[str]) -> list[Insta
     """Every instance of the organization in one of these statuses, oldest first; none is erased."""
     rows = select(Instance).where(Instance.org_id == org_id, HOSTED, Instance.status.in_(statuses))
     return list(db.scalars(rows.order_by(Instance.id)))
+
+
+def hosted_by_status(db: Session, org_id: str, which: ColumnElement[bool]) -> dict[str, int]:
+    """How many of the organization's that it is true of there are in each status but erased."""
+    rows = select(Instance.status, func.count()).group_by(Instance.status)
+    rows = rows.where(Instance.org_id == org_id, which, HOSTED)
+    return dict(db.execute(rows).tuples().all())
 
 
 def of_cell(db: Session, cell_id: str) -> list[Instance]:

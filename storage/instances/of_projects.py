@@ -1,16 +1,14 @@
 """What is asked of all instances of a project."""
 
-from sqlalchemy import func, select, update
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from storage.instances.instances import HOSTED, LIVE, Instance
+from storage.instances.instances import LIVE, Instance, hosted_by_status
 
 
 def count_by_status(db: Session, org_id: str, project_id: str) -> dict[str, int]:
     """How many instances of the project there are in each status but erased."""
-    rows = select(Instance.status, func.count()).group_by(Instance.status)
-    rows = rows.where(Instance.org_id == org_id, Instance.project_id == project_id, HOSTED)
-    return dict(db.execute(rows).tuples().all())
+    return hosted_by_status(db, org_id, Instance.project_id == project_id)
 
 
 def is_name_taken(db: Session, project_id: str, name: str) -> bool:

@@ -1,16 +1,14 @@
 """What is asked of all instances of a team."""
 
-from sqlalchemy import func, select, update
+from sqlalchemy import update
 from sqlalchemy.orm import Session
 
-from storage.instances.instances import HOSTED, Instance
+from storage.instances.instances import Instance, hosted_by_status
 
 
 def count_by_status(db: Session, org_id: str, team_id: str) -> dict[str, int]:
     """How many instances of the team there are in each status but erased."""
-    rows = select(Instance.status, func.count()).group_by(Instance.status)
-    rows = rows.where(Instance.org_id == org_id, Instance.team_id == team_id, HOSTED)
-    return dict(db.execute(rows).tuples().all())
+    return hosted_by_status(db, org_id, Instance.team_id == team_id)
 
 
 def follow_project(db: Session, org_id: str, project_id: str, team_id: str) -> None:

@@ -7,7 +7,6 @@ import pytest
 
 from contract_tests.storage import tenants
 from contract_tests.storage.data.test_backups import kept
-from storage.catalogue import cells
 from storage.data import backup_copies, backups
 from storage.data.backup_copies import CopyStatus
 from storage.database import Database
@@ -70,22 +69,6 @@ def test_other_copies_are_seen_by_how_many_and_how_new(
     status = CopyStatus()
     status.was_told(TOLD, AT)
     assert status.has_other_copies({**TOLD, **changed}) is differs
-
-
-def test_those_of_a_cell_are_those_of_its_instances(database: Database) -> None:
-    with database.write() as db:
-        tenant = tenants.make(db)
-        here, there, silent = (tenants.instance(db, tenant) for _ in range(3))
-        cells.register(db, "cell_a", region="eu", url="", public_url="", instance_domain="")
-        there.cell_id = "cell_a"
-        for each in (here, there):
-            db.add(backup_copies.of_instance(db, each))
-        db.flush()
-        found = backup_copies.of_cell(db, tenant.cell_id)
-        assert {key: one.instance_id for key, one in found.items()} == {here.id: here.id}
-        assert silent.id not in found
-        assert backup_copies.of_cell(db, "cell_a").keys() == {there.id}
-        assert backup_copies.of_cell(db, "cell_other") == {}
 
 
 def test_backups_that_are_copied_have_the_moment_and_others_none(database: Database) -> None:

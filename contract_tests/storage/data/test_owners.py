@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
+from types import ModuleType
 from typing import Any, Final
 
 import pytest
@@ -11,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from contract_tests.storage import tenants
 from contract_tests.storage.data.test_backups import kept
+from storage.catalogue import cells
 from storage.data import (
     backup_copies,
     backup_settings,
@@ -153,3 +155,20 @@ def test_a_migration_is_locked_where_that_is_asked_for(
             assert found is not None
     locks = ["FOR UPDATE" in each for each in asked if "FROM migrations" in each]
     assert locks == [False, database.dialect == "postgresql"]
+
+
+@pytest.mark.parametrize("kind", [backup_copies, recovery_windows])
+def test_those_of_a_cell_are_those_of_its_instances(database: Database, kind: ModuleType) -> None:
+    with database.write() as db:
+        tenant = tenants.make(db)
+        here, there, silent = (tenants.instance(db, tenant) for _ in range(3))
+        cells.register(db, "cell_a", region="eu", url="", public_url="", instance_domain="")
+        there.cell_id = "cell_a"
+        for each in (here, there):
+            db.add(kind.of_instance(db, each))
+        db.flush()
+        found = kind.of_cell(db, tenant.cell_id)
+        assert {key: one.instance_id for key, one in found.items()} == {here.id: here.id}
+        assert silent.id not in found
+        assert kind.of_cell(db, "cell_a").keys() == {there.id}
+        assert kind.of_cell(db, "cell_other") == {}

@@ -6,7 +6,6 @@ from typing import Any, Final
 import pytest
 
 from contract_tests.storage import tenants
-from storage.catalogue import cells
 from storage.data import recovery_windows
 from storage.data.recovery_windows import RecoveryWindow
 from storage.database import Database
@@ -49,22 +48,6 @@ def test_where_nothing_was_told_there_is_no_window(database: Database) -> None:
         assert (window.reason, window.gap_at, window.seen_at) == (None, None, None)
         db.flush()
         assert db.get(RecoveryWindow, instance.id) is None, "it is in no table yet"
-
-
-def test_those_of_a_cell_are_those_of_its_instances(database: Database) -> None:
-    with database.write() as db:
-        tenant = tenants.make(db)
-        here, there, silent = (tenants.instance(db, tenant) for _ in range(3))
-        cells.register(db, "cell_a", region="eu", url="", public_url="", instance_domain="")
-        there.cell_id = "cell_a"
-        for each in (here, there):
-            db.add(recovery_windows.of_instance(db, each))
-        db.flush()
-        found = recovery_windows.of_cell(db, tenant.cell_id)
-        assert {key: one.instance_id for key, one in found.items()} == {here.id: here.id}
-        assert recovery_windows.of_cell(db, "cell_a").keys() == {there.id}
-        assert silent.id not in found
-        assert recovery_windows.of_cell(db, "cell_other") == {}
 
 
 @pytest.mark.parametrize("gone", [0, 1])

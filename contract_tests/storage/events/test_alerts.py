@@ -173,3 +173,9 @@ def test_another_instances_are_left_alone(database: Database) -> None:
         alerts.forget(db, one)
         assert db.get(alerts.Alert, raised[0].id) is None
         assert db.get(alerts.Alert, raised[1].id) is not None
+
+
+def test_severities_that_are_no_less() -> None:
+    assert alerts.at_least("info") == ("info", "warning", "critical")
+    assert alerts.at_least("warning") == ("warning", "critical")
+    assert alerts.at_least("critical") == ("critical",)
