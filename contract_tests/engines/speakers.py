@@ -116,9 +116,15 @@ class PostgreSQL:
             return [n for (n,) in connection.execute("SELECT n FROM numbers ORDER BY n")]
 
     @staticmethod
-    def _connection(site: Site, login: Login) -> psycopg.Connection[tuple[Any, ...]]:
+    def _connection(
+        site: Site, login: Login, options: str = ""
+    ) -> psycopg.Connection[tuple[Any, ...]]:
         return psycopg.connect(
-            host=str(site.run), user=login.username, password=login.password, dbname="app"
+            host=str(site.run),
+            user=login.username,
+            password=login.password,
+            dbname="app",
+            options=options,
         )
 
 
