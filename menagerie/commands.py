@@ -298,6 +298,34 @@ def mail(home: Home = None) -> None:
     typer.echo("\n\n".join(found) if found else f"there is no mail in {folder}")
 
 
+def support(
+    email: Annotated[
+        str | None, typer.Argument(help="Whom to make support. Default: list who is.")
+    ] = None,
+    end: Annotated[bool, typer.Option("--end", help="They are no longer support.")] = False,
+    home: Home = None,
+) -> None:
+    """Choose who is support: organizations can give them access for a time (support grants).
+
+    They need an account and a second factor. Without a grant they see nothing of an organization.
+
+    Example: menagerie support grace@example.com
+    """
+    settings = _settings("support", home=home)
+    from menagerie import support as people  # noqa: PLC0415 -- keeps the other commands quick
+
+    if email is None:
+        listed = people.everybody(settings.database)
+        typer.echo("\n".join(listed) or "nobody is support; menagerie support EMAIL adds somebody")
+        return
+    try:
+        people.change(settings.database, email, ends=end)
+    except people.UnknownUserError as error:
+        typer.echo(f"menagerie: {error}; invite them to an organization first", err=True)
+        raise typer.Exit(1) from None
+    typer.echo(f"{email} is {'no longer ' if end else ''}support")
+
+
 def doctor(
     home: Home = None,
     output: OutputOption = None,
@@ -336,7 +364,7 @@ def _begin_part() -> None:
 
 COMMANDS = (
     *(serve, wait, doctor, init, api, worker, cell, gateway),
-    *(upgrade_database, config, openapi, backup, recover, mail),
+    *(upgrade_database, config, openapi, backup, recover, mail, support),
 )
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -75,6 +75,11 @@ class Exchange:
     @property
     def operation(self) -> Operation:
         return self._plan.operation
+
+    @property
+    def operations(self) -> Mapping[str, Operation]:
+        """All that the document has, by their ids."""
+        return self._plan.operations
 
     def validate(self) -> None:
         """Checks and binds the request; raises the same Problem each time it is asked."""

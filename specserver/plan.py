@@ -47,6 +47,7 @@ class OperationPlan:
         "max_body_bytes",
         "on_loop",
         "operation",
+        "operations",
         "public_document",
         "reads_body",
         "security",
@@ -59,8 +60,10 @@ class OperationPlan:
         binding: Binding,
         security: Security | None,
         around: PlanContext,
+        operations: Mapping[str, Operation],
     ) -> None:
         self.operation = operation
+        self.operations = operations
         self.threads = around.threads
         self.public_document = around.public_document
         self.binding = binding
@@ -137,6 +140,7 @@ def make_plans(document: Document, around: PlanContext) -> list[OperationPlan]:
     bindings = Bindings(Schemas(document.raw))
     securities: dict[str, Security | None] = {}
     plans: dict[str, OperationPlan] = {}
+    operations: dict[str, Operation] = {}
     for path, method, content in document.operations():
         operation = Operation(path, method, content, document.security_schemes)
         if operation.id in plans:
@@ -145,7 +149,8 @@ def make_plans(document: Document, around: PlanContext) -> list[OperationPlan]:
         asked = repr(operation.security)
         if asked not in securities:
             securities[asked] = _security(operation, around)
+        operations[operation.id] = operation
         plans[operation.id] = OperationPlan(
-            operation, bindings.of(operation), securities[asked], around
+            operation, bindings.of(operation), securities[asked], around, operations
         )
     return list(plans.values())

@@ -12,6 +12,13 @@ SENTENCES: Final = {
     "users.email": "a user with this email address already exists",
     "memberships.org_id, memberships.user_id": "the user is already a member",
     "teams.org_id, teams.slug": "a team with this slug already exists",
+    "custom_roles.org_id, custom_roles.name": "a role with this name already exists",
+    "role_assignments.role_id, role_assignments.user_id, role_assignments.within": (
+        "the role is assigned to this member there already"
+    ),
+    "service_accounts.org_id, service_accounts.name": (
+        "a service account with this name already exists"
+    ),
     "projects.org_id, projects.slug": "a project with this slug already exists",
     "domains.instance_id, domains.hostname": "the instance already has this domain",
     "migrations.instance_id": "a migration is being made into the instance",
@@ -24,6 +31,11 @@ CONSTRAINTS: Final = {
     "uq_users_email": "users.email",
     "pk_memberships": "memberships.org_id, memberships.user_id",
     "uq_teams_org_id_slug": "teams.org_id, teams.slug",
+    "uq_custom_roles_org_id_name": "custom_roles.org_id, custom_roles.name",
+    "uq_role_assignments_role_id_user_id_within": (
+        "role_assignments.role_id, role_assignments.user_id, role_assignments.within"
+    ),
+    "uq_service_accounts_org_id_name": "service_accounts.org_id, service_accounts.name",
     "uq_projects_org_id_slug": "projects.org_id, projects.slug",
     "ix_domains_instance_id_hostname": "domains.instance_id, domains.hostname",
     "ix_migrations_open": "migrations.instance_id",

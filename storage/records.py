@@ -27,6 +27,10 @@ from storage.network.domains import Domain
 from storage.network.networks import Network
 from storage.rate_windows import RateWindow
 from storage.replays import Replay
+from storage.roles.project_members import ProjectMember
+from storage.roles.roles import CustomRole, RoleAssignment
+from storage.roles.service_accounts import ServiceAccount
+from storage.roles.support_grants import SupportGrant
 from storage.work import Work
 
 __all__ = [
@@ -38,6 +42,7 @@ __all__ = [
     "Cell",
     "Change",
     "CopyStatus",
+    "CustomRole",
     "Domain",
     "Event",
     "EventCount",
@@ -49,12 +54,16 @@ __all__ = [
     "OneTimeUrl",
     "Organization",
     "Project",
+    "ProjectMember",
     "RateWindow",
     "Record",
     "RecoveryWindow",
     "Replay",
     "Restore",
+    "RoleAssignment",
     "Sample",
+    "ServiceAccount",
+    "SupportGrant",
     "Team",
     "TeamMember",
     "User",

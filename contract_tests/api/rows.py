@@ -40,6 +40,10 @@ class Estate:
     user_id: str = f"usr_{NEVER}"
     invite_id: str = f"inv_{NEVER}"
     team_id: str = f"team_{NEVER}"
+    role_id: str = f"role_{NEVER}"
+    assignment_id: str = f"asg_{NEVER}"
+    service_account_id: str = f"sa_{NEVER}"
+    grant_id: str = f"sg_{NEVER}"
     queue_name: str = "orders"
 
     @property
@@ -57,6 +61,12 @@ class Estate:
             "alert_id": self.alert_id,
             "user_id": self.user_id,
             "invite_id": self.invite_id,
+            "role": "developer",
+            "role_id": self.role_id,
+            "assignment_id": self.assignment_id,
+            "service_account_id": self.service_account_id,
+            "grant_id": self.grant_id,
+            "operation": "instances.get",
             "token": NO_INVITE,
             "queue_name": self.queue_name,
             "session_id": "current",
@@ -76,6 +86,12 @@ NOBODY = {
     "alert_id": f"alert_{NEVER}",
     "user_id": f"usr_{NEVER}",
     "invite_id": f"inv_{NEVER}",
+    "role": "emperor",
+    "role_id": f"role_{NEVER}",
+    "assignment_id": f"asg_{NEVER}",
+    "service_account_id": f"sa_{NEVER}",
+    "grant_id": f"sg_{NEVER}",
+    "operation": "instances.get",
     "token": NO_INVITE,
     "queue_name": "never",
     "session_id": f"ses_{NEVER}",
@@ -92,7 +108,8 @@ def estate(house: House, name: str = "Estate", *, plan: str = "team") -> Estate:
     user_id = house.member(tenant.org_id, "auditor").id
     invite_id = invited(house, tenant, name)
     team_id = led(house, tenant, name, user_id)
-    ids = (*copies, migration_id, alert_id, user_id, invite_id, team_id)
+    roles = with_roles(house, tenant, name, user_id)
+    ids = (*copies, migration_id, alert_id, user_id, invite_id, team_id, *roles)
     return Estate(tenant, instance_id, domain_id, *ids)
 
 
@@ -113,6 +130,27 @@ def led(house: House, tenant: Tenant, name: str, user_id: str) -> str:
         path = f"{made.headers['location']}/members/{each}"
         assert house.request("PUT", path, tenant.key, json={"role": role}).is_success
     return str(made.json()["id"])
+
+
+def with_roles(house: House, tenant: Tenant, name: str, user_id: str) -> list[str]:
+    """The ids of a custom role that the user has, of that, of a service account and a grant.
+
+    The user has a role in the project of the tenant, too.
+    """
+    held = ["instances:read"]
+    key, path = tenant.key, tenant.path
+    role = house.post(f"{path}/roles", key, json={"name": name, "permissions": held}).json()
+    made = [
+        role,
+        house.post(f"{path}/roles/{role['id']}/assignments", key, json={"user_id": user_id}).json(),
+        house.post(f"{path}/service-accounts", key, json={"name": name}).json(),
+        house.post(
+            f"{path}/support-grants", key, json={"permissions": held, "reason": name}
+        ).json(),
+    ]
+    in_project = f"{path}/projects/{tenant.project_id}/members/{user_id}"
+    assert house.request("PUT", in_project, key, json={"role": "viewer"}).is_success
+    return [str(one["id"]) for one in made]
 
 
 def domain(house: House, tenant: Tenant, instance_id: str) -> str:
@@ -191,13 +229,23 @@ def send(
 ) -> httpx.Response:
     """The operation with these ids in its path, and its example as the body unless one is given."""
     chosen = body_of(operation) if body is ... else body
-    options = {} if chosen is None else {"json": chosen}
+    options: dict[str, Any] = {} if chosen is None else {"json": chosen}
+    if asked := query_of(operation, ids):
+        options["params"] = asked
     return house.request(operation.method, path_of(operation, ids), token, **options)
+
+
+def query_of(operation: Operation, ids: dict[str, str]) -> dict[str, str]:
+    """What it needs in its query."""
+    described = operation.document.get("parameters", ())
+    needed = [one["name"] for one in described if one["in"] == "query" and one.get("required")]
+    return {name: ids[name] for name in needed}
 
 
 def nested(operation: Operation) -> bool:
     """Whether the path names something inside the organization."""
-    return "{org_id}/" in operation.path and operation.path.count("{") > 1
+    described = operation.document.get("parameters", ())
+    return any(one.get("x-record", "none") not in ("none", "org", "session") for one in described)
 
 
 def is_problem(answer: httpx.Response, status: int, code: str | None = None) -> None:

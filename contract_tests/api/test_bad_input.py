@@ -15,6 +15,7 @@ from contract_tests.api.rows import (
     estate,
     is_problem,
     path_of,
+    query_of,
     send,
 )
 from contract_tests.by_day import one_in
@@ -37,7 +38,7 @@ def session(house: House, tenant: Tenant) -> str:
 
 
 def _ids(tenant: Tenant) -> dict[str, str]:
-    return {**NOBODY, "org_id": tenant.org_id, "project_id": tenant.project_id}
+    return {**NOBODY, "org_id": tenant.org_id, "project_id": tenant.project_id, "role": "member"}
 
 
 @pytest.mark.parametrize("operation", WITH_BODY, ids=lambda one: one.id)
@@ -78,9 +79,10 @@ def test_a_body_that_cannot_be_read_is_refused(
 def test_a_query_parameter_that_is_unknown_is_refused(
     house: House, tenant: Tenant, session: str, operation: Operation
 ) -> None:
-    path = path_of(operation, _ids(tenant)) + "?unheard_of=1"
+    ids = _ids(tenant)
+    path, asked = path_of(operation, ids), {**query_of(operation, ids), "unheard_of": "1"}
     json = {"json": body_of(operation)} if "requestBody" in operation.document else {}
-    answer = house.request(operation.method, path, session, **json)
+    answer = house.request(operation.method, path, session, params=asked, **json)
     is_problem(answer, 422)
     assert {error["parameter"] for error in answer.json()["errors"]} == {"unheard_of"}
 

@@ -49,8 +49,28 @@ def test_every_place_that_takes_a_time_is_tried_here() -> None:
     whole = document().raw
     taken = {place[2] if place[0] == "components" else place[1] for place in places(whole)}
     metrics = "/v1/orgs/{org_id}/instances/{instance_id}/metrics"
-    bodies = {"ApiKeyCreate", "BranchCreate", "RestoreCreate"}
+    bodies = {"ApiKeyCreate", "BranchCreate", "RestoreCreate", *ENDS.values()}
     assert taken == {*bodies, "AuditFrom", "AuditTo", metrics}
+
+
+ENDS = {
+    "service-accounts": "ServiceAccountCreate",
+    "service-accounts/{service_account_id}/keys": "ServiceAccountKeyCreate",
+    "support-grants": "SupportGrantCreate",
+}
+"""Paths of what is made with an `expires_at`, and the body of each."""
+
+
+@pytest.mark.parametrize("written", one_in(3, EXTREMES))
+@pytest.mark.parametrize("path", ENDS)
+def test_the_end_of_what_is_given(house: House, here: Estate, path: str, written: str) -> None:
+    given = {"permissions": ["org:read"], "reason": "r"} if path == "support-grants" else {}
+    named = given or {"name": f"{path}{written}"[-60:]}
+    where = f"{here.tenant.path}/{path.format_map(here.ids)}"
+    answer = house.post(where, here.tenant.key, json={**named, "expires_at": written})
+    assert answer.status_code in (201, 422), answer.text
+    if answer.status_code == 422:
+        assert answer.json()["errors"][0]["pointer"] == "/expires_at"
 
 
 @pytest.mark.parametrize("written", one_in(3, EXTREMES))

@@ -112,6 +112,8 @@ def test_no_secret_is_found_again(house: House, operation: str, log: list[Any]) 
 def test_what_answers_show_once_is_stated_here_again() -> None:
     assert {
         "api_keys.create": {"key"},
+        "service_accounts.create": {"key"},
+        "service_accounts.create_key": {"key"},
         "backups.download": {"url"},
         "console.open": {"url"},
         "credentials.reveal": {"url"},

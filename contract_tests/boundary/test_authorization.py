@@ -12,6 +12,7 @@ from control.boundary.rules import Rule
 from control.policy.rights import Rights
 from specserver import Forbidden, NotFound
 from storage.access.organizations import Organization
+from storage.access.scopes import RecordPlace
 
 ENROLLED_AT = datetime(2026, 1, 1, tzinfo=UTC)
 EITHER = frozenset({"api_key", "session"})
@@ -40,10 +41,12 @@ def caller(
     in_team: tuple[str, ...] = (),
     mfa: bool = False,
     enrolled: bool = False,
+    support_grants: tuple[str, ...] = (),
 ) -> Caller:
     user = SimpleNamespace(totp_confirmed_at=ENROLLED_AT if enrolled else None)
     rights = Rights(frozenset(held), {"team_1": frozenset(in_team)})
-    return cast("Caller", SimpleNamespace(kind=kind, role=role, rights=rights, mfa=mfa, user=user))
+    told = {"kind": kind, "role": role, "rights": rights, "mfa": mfa, "user": user}
+    return cast("Caller", SimpleNamespace(**told, support_grants=support_grants))
 
 
 def org(*, require_mfa: bool) -> Organization:
@@ -137,8 +140,15 @@ def test_an_organization_may_ask_everybody_for_the_second_factor() -> None:
     authorize(rule(assurance="step_up"), caller("api_key"), org(require_mfa=True))
 
 
+def test_support_comes_in_by_a_second_factor_only() -> None:
+    with pytest.raises(Forbidden) as refused:
+        authorize(rule(), caller(support_grants=("sg_1",)), org(require_mfa=False))
+    assert refused.value.code == "mfa_required"
+    authorize(rule(), caller(support_grants=("sg_1",), mfa=True), org(require_mfa=False))
+
+
 def test_a_record_of_a_team_is_not_there_for_those_who_may_not_see_it() -> None:
-    mine, other = SimpleNamespace(team_id="team_1"), SimpleNamespace(team_id="team_2")
+    mine, other = RecordPlace("team_1"), RecordPlace("team_2")
     who = caller(held=(), in_team=("instances:read", "instances:write"))
     authorize_for("instances:write", who, mine, "instances:read")
     authorize_for("none", who, other, "instances:read")

@@ -15,6 +15,7 @@ from control.boundary.subjects import KINDS, RecordKind, Subject, resolve, subje
 from control.policy.rights import Rights
 from specserver import Forbidden, HandlerMismatchError, NotFound
 from storage.access import projects
+from storage.access.scopes import RecordPlace
 from storage.errors import RecordNotFound
 
 INSTANCE = f"{ORG}/instances/{{instance_id}}"
@@ -154,7 +155,7 @@ def test_a_key_has_no_session_of_its_own(api: SmallApi) -> None:
 
 
 def test_a_record_that_may_be_seen_and_not_changed_is_no_secret() -> None:
-    project = SimpleNamespace(team_id="team_1")
+    project = SimpleNamespace(place=RecordPlace("team_1", "proj_1"))
     shown = RecordKind(ORG, lambda *_given, **_lock: project, shown_by="projects:read")
     rule = SimpleNamespace(
         permission="projects:write", subjects=[Subject("project", "project_id", False, shown)]

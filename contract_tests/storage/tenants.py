@@ -8,9 +8,11 @@ from sqlalchemy.orm import Session
 from storage import identifiers
 from storage.access import organizations, projects
 from storage.access.api_keys import ApiKey
+from storage.access.memberships import Membership
 from storage.catalogue import cells
 from storage.instances.instances import Instance
 from storage.network.domains import Domain
+from storage.roles import held_roles
 
 
 @dataclass(frozen=True)
@@ -91,3 +93,10 @@ def domain(db: Session, instance: Instance, hostname: str, status: str = "pendin
     db.add(made)
     db.flush()
     return made
+
+
+def roles_in_teams(db: Session, membership: Membership) -> dict[str, str]:
+    """By the ids of the teams, as they are read with a caller."""
+    found = held_roles.find(db, membership.org_id, membership.user_id)
+    assert found is not None
+    return found[2] or {}

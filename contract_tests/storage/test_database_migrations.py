@@ -223,7 +223,7 @@ def test_events_of_former_versions_are_numbered_in_their_order(empty: Database) 
     with empty.write() as db:
         events.append(db, "org_1", "instance.paused.v1", {})
     with empty.read() as db:
-        found = events.after(db, "org_1", 0, teams=None, limit=10)
+        found = events.after(db, "org_1", 0, scope=None, limit=10)
         assert [one.id for one in found[:2]] == ["evt_1", "evt_3"]
         assert [one.seq for one in found] == [1, 2, 3]
         assert events.newest(db, "org_2") == (1, "evt_2")

@@ -22,7 +22,7 @@ from storage.catalogue import cells
 from storage.catalogue.cells import Cell
 from storage.database import Database
 from storage.errors import RecordNotFound, StateConflict
-from storage.instances import allocations, changes, instances, of_projects
+from storage.instances import allocations, changes, in_scope, instances, of_projects
 from storage.network import domains
 
 FETCHES: dict[str, Callable[[Session, str, str], Any]] = {
@@ -94,7 +94,7 @@ def test_pages_walk_every_instance_once_newest_first(database: Database) -> None
         after = None
         with database.read() as db:
             while True:
-                page = instances.page(db, tenant.org_id, teams=None, limit=limit, after=after)
+                page = instances.page(db, tenant.org_id, scope=None, limit=limit, after=after)
                 assert len(page.items) <= limit
                 walked += [instance.id for instance in page.items]
                 after = page.next_after
@@ -111,9 +111,9 @@ def test_a_page_that_ends_with_the_last_item_has_no_next(database: Database) -> 
         for _ in range(4):
             tenants.instance(db, tenant)
     with database.read() as db:
-        assert instances.page(db, tenant.org_id, teams=None, limit=4, after=None).next_after is None
+        assert instances.page(db, tenant.org_id, scope=None, limit=4, after=None).next_after is None
         assert (
-            instances.page(db, tenant.org_id, teams=None, limit=3, after=None).next_after
+            instances.page(db, tenant.org_id, scope=None, limit=3, after=None).next_after
             is not None
         )
 
@@ -134,7 +134,7 @@ def test_a_page_reads_one_more_than_it_shows(database: Database) -> None:
             tenants.instance(db, tenant)
         tenants.instance(db, tenant)
         event.listen(db.connection(), "before_cursor_execute", count)
-        asked: dict[str, Any] = {"teams": None, "limit": 2, "after": None}
+        asked: dict[str, Any] = {"scope": None, "limit": 2, "after": None}
         assert len(projects.page(db, tenant.org_id, **asked).items) == 2
         assert len(instances.page(db, tenant.org_id, **asked).items) == 2
         assert read == [3, 3]
@@ -150,7 +150,7 @@ def test_instances_are_filtered_and_the_gone_are_left_out(database: Database) ->
 
     def names(**filters: Any) -> list[str]:
         with database.read() as db:
-            page = instances.page(db, tenant.org_id, teams=None, limit=10, after=None, **filters)
+            page = instances.page(db, tenant.org_id, scope=None, limit=10, after=None, **filters)
             return [instance.name for instance in page.items]
 
     assert names() == ["b", "a"]
@@ -171,7 +171,7 @@ def test_a_name_and_its_quota_are_free_once_its_holder_is_to_go(database: Databa
         db.flush()
         assert allocations.of_organization(db, tenant.org_id)[0] == 0
         tenants.instance(db, tenant, name="same")
-        assert [each.id for each in instances.live(db, tenant.org_id, teams=None)] != [first.id]
+        assert [each.id for each in in_scope.live(db, tenant.org_id, scope=None)] != [first.id]
         assert allocations.of_organization(db, tenant.org_id)[0] == 1
 
 
@@ -335,9 +335,9 @@ def test_what_was_erased_or_changed_long_ago_is_read_by_no_order(database: Datab
         assert allocations.of_organization(db, org_id)[0] == 1
         assert of_projects.count_by_status(db, org_id, project_id) == {there.status: 1}
         assert not of_projects.is_name_taken(db, project_id, "none")
-        assert [one.id for one in instances.live(db, org_id, teams=None)] == [there.id]
+        assert [one.id for one in in_scope.live(db, org_id, scope=None)] == [there.id]
         assert list(instances.in_statuses(db, org_id, ["erased"])) == []
-        found = instances.page(db, org_id, teams=None, limit=5, after=None)
+        found = instances.page(db, org_id, scope=None, limit=5, after=None)
         assert [one.id for one in found.items] == [there.id]
         assert changes.pending(db, org_id, there.id) == []
     used = {step.partition(" INDEX ")[2].partition(" ")[0] for step in plans}

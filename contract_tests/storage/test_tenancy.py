@@ -87,7 +87,7 @@ def test_what_is_counted_asked_for_and_fetched_is_its_own(
     assert db.scalars(there).all() == []
     with tenancy.across(db, "a test"):
         assert db.get(Project, other.id) is not None
-    assert projects.page(db, own.org_id, teams=None, limit=10, after=None).items == [
+    assert projects.page(db, own.org_id, scope=None, limit=10, after=None).items == [
         db.get(Project, own.id)
     ]
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlalchemy.orm.attributes import instance_state
 
 if TYPE_CHECKING:  # credentials are looked up here
+    from control.access.role_holders import SupportRight
     from control.boundary.callers import Caller
     from storage.access.organizations import Organization
 
@@ -28,6 +29,8 @@ class ResolvedCredential:
 
     caller: "Caller"
     org: "Organization | None"
+    support: "tuple[SupportRight, ...]" = ()
+    """What support grants of the organization give somebody of support who is no member of it."""
 
     def changed(self) -> Iterator[str]:
         """What of its records a request has changed, which is to be nothing."""

@@ -1,9 +1,10 @@
 """May they: a caller against the rule of an operation, and against a record of its path."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from control.boundary.callers import NOT_FOUND, Caller
+from control.policy.rights import Located
 from specserver import Forbidden, NotFound
 from storage.access.organizations import Organization
 
@@ -30,20 +31,22 @@ def authorize(rule: "Rule", caller: Caller, org: Organization | None) -> None:
 
 def _needs_mfa(assurance: str, caller: Caller, org: Organization | None) -> bool:
     """Asked here and not by handlers, so that a replay is held to it as the first request was."""
+    if caller.support_grants:
+        return True
     if assurance == "none" or (assurance == "step_up" and caller.kind == "api_key"):
         return False
     enrolled = caller.kind == "session" and caller.user.totp_confirmed_at is not None
     return assurance == "mfa" or enrolled or (org is not None and org.require_mfa)
 
 
-def authorize_for(permission: str, caller: Caller, record: Any, shown_by: str) -> None:
-    """Raises NotFound for a record of a team whose records the caller may not see.
+def authorize_for(permission: str, caller: Caller, place: Located, shown_by: str) -> None:
+    """Raises NotFound for a record in a place whose records the caller may not see.
 
     And Forbidden for one that they may see (by the permission `shown_by`), and not this.
     """
-    if permission in UNGRANTED or caller.rights.has(permission, record):
+    if permission in UNGRANTED or caller.rights.has(permission, place):
         return
-    if caller.rights.has(shown_by, record):
+    if caller.rights.has(shown_by, place):
         raise lacking_in_team(permission)
     raise NotFound(NOT_FOUND)
 

@@ -14,7 +14,7 @@ from control import events, work
 from control.boundary import secret_members
 from control.boundary import streamed_answers as lasting
 from control.boundary.authorization import lacking_for, lacking_in_team
-from control.boundary.callers import Caller
+from control.boundary.callers import NOT_FOUND, Caller
 from control.boundary.cursors import Cursors
 from control.boundary.event_listener import EventListener
 from control.boundary.passwords import proof_of
@@ -23,10 +23,10 @@ from control.boundary.streamed_answers import At, PageIterator, Step
 from control.boundary.subjects import READING
 from control.ordering.capacity import Requester
 from control.services import Services
-from specserver import Conflict, Exchange, Reply
+from specserver import Conflict, Exchange, NotFound, Reply
 from storage import database
 from storage.access.organizations import Organization
-from storage.access.teams import Teams
+from storage.access.scopes import NOWHERE, RecordPlace, Scope, Within
 from storage.access.users import User
 from storage.events import audit
 from storage.instances.instances import Instance
@@ -66,10 +66,15 @@ class Call:
     def request_id(self) -> str:
         return self.exchange.request_id
 
-    def require(self, permission: str, team_id: str) -> None:
-        """For what x-authorize cannot say: in the team that something is made for."""
-        if self.caller is None or not self.caller.rights.has_in(permission, team_id):
+    def require(self, permission: str, place: RecordPlace) -> None:
+        """For what x-authorize cannot say: where something is made, or moved to."""
+        if self.caller is None or not self.caller.rights.has(permission, place):
             raise lacking_in_team(permission)
+
+    def require_shown(self, permission: str, place: RecordPlace) -> None:
+        """For a record that the path does not name: not there for those who may not see it."""
+        if self.caller is None or not self.caller.rights.has(permission, place):
+            raise NotFound(NOT_FOUND)
 
     def require_for(self, permission: str, members: Collection[str]) -> None:
         """For members of the body that need more than the operation: in the organization."""
@@ -77,9 +82,16 @@ class Call:
             raise lacking_for(permission, members)
 
     @property
-    def teams(self) -> Teams:
-        """Those whose records a list may show: where the caller has the operation's permission."""
-        return self.caller.rights.where(self.rule.permission) if self.caller else frozenset()
+    def scope(self) -> Within:
+        """What a list may show: the records for which the caller has the operation's permission."""
+        return self.scope_of(self.rule.permission)
+
+    def scope_of(self, permission: str) -> Within:
+        """The records for which the caller has this permission."""
+        if self.caller is None:
+            return NOWHERE
+        held = self.caller.rights.where(permission)
+        return None if held is None else Scope(*held)
 
     def is_password_right(self, user: User | None) -> bool:
         """Of the password that x-password names. A right one whose hash is to change changes it."""
@@ -123,7 +135,7 @@ class Call:
             target=target,
             request_id=self.request_id,
             ip=self.ip,
-            detail=self._without_secrets(detail or {}),
+            detail=self._without_secrets({**(detail or {}), **_granted_by(caller)}),
         )
 
     def emit(self, kind: str, data: Mapping[str, Any], instance: Instance | None = None) -> None:
@@ -266,6 +278,13 @@ class Call:
 def refuse_closed(org: Organization) -> None:
     if org.status == "closed":
         raise Conflict("the organization is closed and read-only", code="org_closed")
+
+
+def _granted_by(caller: Caller | None) -> dict[str, Any]:
+    """What let in whoever did it, where that is not who they are."""
+    if caller is None or not caller.support_grants:
+        return {}
+    return {"support_grants": list(caller.support_grants)}
 
 
 def _actor_kind(caller: Caller | None) -> str:

@@ -1,7 +1,7 @@
 """Who is calling: the bearer token of a request, and the rights it has at this moment."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal
@@ -9,12 +9,11 @@ from typing import Any, Final, Literal
 from sqlalchemy import Select, bindparam, select
 from sqlalchemy.orm import Session
 
+from control.access import role_holders
 from control.boundary import identity
 from control.boundary.admission_cache import AdmissionCache, ResolvedCredential
-from control.policy import permissions, rights
-from control.policy.rights import NOTHING, Rights
+from control.policy.rights import NOTHING, Rights, combined
 from specserver import Forbidden, Unauthenticated
-from storage.access import teams
 from storage.access.api_keys import ApiKey
 from storage.access.memberships import Membership
 from storage.access.organizations import Organization
@@ -23,9 +22,12 @@ from storage.access.users import User
 from storage.columns import DatabaseClock, WholeRow
 from storage.database import Database
 from storage.prepared import Prepared
+from storage.roles import held_roles, support_grants
 
 REALM = 'Bearer realm="menagerie"'
 _ORG_ID = re.compile(r"org_[0-9A-HJKMNP-TV-Z]{26}")
+SUPPORT: Final = "support"
+"""In place of a role: of those who are let in by a support grant, and are no members."""
 NOT_FOUND = "not found, or you do not have access to it"
 
 
@@ -43,6 +45,8 @@ class Caller:
     role: str | None
     rights: Rights
     mfa: bool
+    support_grants: tuple[str, ...] = ()
+    """The ids of those by which somebody of support is let in; then `role` is SUPPORT."""
 
     @property
     def id(self) -> str:
@@ -121,36 +125,33 @@ def admit(
     return _admit_session(resolved, clock + database.clock_offset, timedelta(seconds=mfa_ttl_s))
 
 
-def _resolve_key(
-    key: ApiKey,
-    user: User,
-    role: str,
-    teams_only: bool,
-    team_roles: dict[str, str] | None,
-    org: Organization,
-) -> ResolvedCredential:
+def _resolve_key(key: ApiKey, user: User, org: Organization, *roles: Any) -> ResolvedCredential:
+    owner = role_holders.of_row(roles, org.role_sets, org.id)
     # What it may is cut, and not where: it is in the teams that its owner is in.
-    everyone = teams.everyone_of(key.org_id)
-    held = rights.of_member(role, team_roles or {}, everyone=everyone, teams_only=teams_only)
-    cut = held.cut(permissions.granted(key.role, key.scopes))
-    weaker = key.role if permissions.of_role(key.role) <= permissions.of_role(role) else role
+    cut = owner.rights.cut(owner.sets.granted(key.role, key.scopes))
+    role = owner.held.role
+    weaker = key.role if owner.sets.of_role(key.role) <= owner.sets.of_role(role) else role
     return ResolvedCredential(Caller("api_key", user, key, None, weaker, cut, mfa=False), org)
 
 
 def _resolve_session(
-    session: UserSession,
-    user: User,
-    role: str | None,
-    teams_only: bool | None,
-    team_roles: dict[str, str] | None,
-    org: Organization | None,
+    session: UserSession, user: User, org: Organization | None, *held: Any
 ) -> ResolvedCredential:
-    held = NOTHING
-    if role is not None and org is not None:
-        everyone = teams.everyone_of(org.id)
-        only = bool(teams_only)
-        held = rights.of_member(role, team_roles or {}, everyone=everyone, teams_only=only)
-    return ResolvedCredential(Caller("session", user, None, session, role, held, mfa=False), org)
+    *roles, granted = held
+    caller = Caller("session", user, None, session, None, NOTHING, mfa=False)
+    if org is None:
+        return ResolvedCredential(caller, None)
+    role = roles[0]
+    if role is None:
+        return ResolvedCredential(caller, org, tuple(_support_rights(granted)))
+    member = role_holders.of_row(roles, org.role_sets, org.id)
+    return ResolvedCredential(replace(caller, role=role, rights=member.rights), org)
+
+
+def _support_rights(granted: dict[str, Any] | None) -> Iterator[role_holders.SupportRight]:
+    for grant_id, (held, instance_ids, until) in (granted or {}).items():
+        expires_at = support_grants.moment(until)
+        yield role_holders.support_right(grant_id, held, instance_ids, expires_at)
 
 
 @dataclass(frozen=True)
@@ -171,9 +172,10 @@ def _query(
     credential: type[ApiKey | UserSession],
     joined: Callable[[Select[Any]], Select[Any]],
     resolved: Callable[..., ResolvedCredential],
+    *more: Any,
 ) -> _Query:
-    held = (Membership.role, Membership.teams_only, teams.roles_of_member())
-    loaded = (credential, User, *held, Organization, DatabaseClock())
+    held = (*held_roles.COLUMNS, *more)
+    loaded = (credential, User, Organization, *held, DatabaseClock())
     texts = [WholeRow(*each.__table__.columns) for each in (credential, User, Organization)]
     seen = (*texts, *held)
     proof = credential.token_hash == bindparam("sha256")
@@ -202,6 +204,7 @@ _KEYS: Final = _query(
     ),
     _resolve_key,
 )
+# Whoever is of support sees an organization that grants something to support.
 _SESSIONS: Final = _query(
     UserSession,
     lambda rows: (
@@ -210,9 +213,14 @@ _SESSIONS: Final = _query(
             Membership,
             (Membership.user_id == User.id) & (Membership.org_id == bindparam("org_id")),
         )
-        .outerjoin(Organization, Organization.id == Membership.org_id)
+        .outerjoin(
+            Organization,
+            (Organization.id == bindparam("org_id"))
+            & (Membership.user_id.is_not(None) | User.is_support),
+        )
     ),
     _resolve_session,
+    support_grants.of_user(),
 )
 
 
@@ -263,4 +271,16 @@ def _admit_session(resolved: ResolvedCredential, now: datetime, mfa_ttl: timedel
         raise refused()
     mfa = session.mfa_at is not None and session.mfa_at + mfa_ttl > now
     caller = replace(resolved.caller, mfa=True) if mfa else resolved.caller
-    return Admission(caller, resolved.org, now, resolved)
+    if resolved.org is None or caller.role is not None:
+        return Admission(caller, resolved.org, now, resolved)
+    return _admit_support(resolved, caller, now)
+
+
+def _admit_support(resolved: ResolvedCredential, caller: Caller, now: datetime) -> Admission:
+    """By the support grants that are in force; without one, there is no such organization."""
+    granted = [grant for one in resolved.support if one.expires_at > now for grant in one.grants]
+    if not granted:
+        return Admission(caller, None, now, resolved)
+    ids = tuple(dict.fromkeys(grant.name for grant in granted))
+    support = replace(caller, role=SUPPORT, rights=combined(granted), support_grants=ids)
+    return Admission(support, resolved.org, now, resolved)

@@ -5,17 +5,19 @@ before the handler runs, and the handler is given the record in place of the id.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from control.boundary.authorization import authorize_for
 from specserver.binding import argument_name
 from storage.access import api_keys, invites, memberships, projects, sessions, teams
+from storage.access.scopes import RecordPlace
 from storage.data import backups, migrations, restores
 from storage.events import alerts
 from storage.instances import instances
 from storage.network import domains
+from storage.roles import roles, service_accounts, support_grants
 
 if TYPE_CHECKING:  # a call has a rule, and a rule its subjects
     from control.boundary.call import Call
@@ -36,6 +38,15 @@ class Find(Protocol):
         """
 
 
+def _own_place(_call: "Call", record: Any) -> RecordPlace:
+    place: RecordPlace = record.place
+    return place
+
+
+def _place_of_alert(call: "Call", alert: alerts.Alert) -> RecordPlace:
+    return alerts.place(call.db, alert)
+
+
 @dataclass(frozen=True)
 class RecordKind:
     """Of a record. `within` is what it is found in: the org, the caller, or another record.
@@ -46,6 +57,7 @@ class RecordKind:
     within: str
     find: Find
     shown_by: str | None = None
+    place: "Callable[[Call, Any], RecordPlace]" = _own_place
 
 
 def _project(call: "Call", _found: Records, project_id: str, *, lock: bool) -> projects.Project:
@@ -62,6 +74,32 @@ def _team(call: "Call", _found: Records, team_id: str, *, lock: bool) -> teams.T
 
 def _member(call: "Call", _found: Records, user_id: str, *, lock: bool) -> memberships.Membership:
     return memberships.fetch(call.db, _org_id(call), user_id, lock=lock)
+
+
+def _person(call: "Call", _found: Records, user_id: str, *, lock: bool) -> memberships.Membership:
+    return memberships.fetch_person(call.db, _org_id(call), user_id, lock=lock)
+
+
+def _custom_role(call: "Call", _found: Records, role_id: str, *, lock: bool) -> roles.CustomRole:
+    return roles.fetch(call.db, _org_id(call), role_id, lock=lock)
+
+
+def _role_assignment(
+    call: "Call", found: Records, assignment_id: str, *, lock: bool
+) -> roles.RoleAssignment:
+    return roles.fetch_assignment(call.db, found["custom_role"], assignment_id, lock=lock)
+
+
+def _service_account(
+    call: "Call", _found: Records, account_id: str, *, lock: bool
+) -> service_accounts.ServiceAccount:
+    return service_accounts.fetch(call.db, _org_id(call), account_id, lock=lock)
+
+
+def _support_grant(
+    call: "Call", _found: Records, grant_id: str, *, lock: bool
+) -> support_grants.SupportGrant:
+    return support_grants.fetch(call.db, _org_id(call), grant_id, lock=lock)
 
 
 def _domain(call: "Call", found: Records, domain_id: str, *, lock: bool) -> domains.Domain:
@@ -109,6 +147,11 @@ def _org_id(call: "Call") -> str:
 KINDS: Final[Mapping[str, RecordKind]] = {
     "team": RecordKind(ORG, _team, shown_by="teams:read"),
     "member": RecordKind(ORG, _member),
+    "person": RecordKind(ORG, _person),
+    "custom_role": RecordKind(ORG, _custom_role),
+    "role_assignment": RecordKind("custom_role", _role_assignment),
+    "service_account": RecordKind(ORG, _service_account),
+    "support_grant": RecordKind(ORG, _support_grant),
     "project": RecordKind(ORG, _project, shown_by="projects:read"),
     "instance": RecordKind(ORG, _instance, shown_by="instances:read"),
     "domain": RecordKind("instance", _domain),
@@ -117,7 +160,7 @@ KINDS: Final[Mapping[str, RecordKind]] = {
     "migration": RecordKind("instance", _migration),
     "api_key": RecordKind(ORG, _api_key),
     "invite": RecordKind(ORG, _invite),
-    "alert": RecordKind(ORG, _alert, shown_by="alerts:read"),
+    "alert": RecordKind(ORG, _alert, shown_by="alerts:read", place=_place_of_alert),
     "session": RecordKind(CALLER, _session),
 }
 """A new kind of record has its line here; storage says what is not found."""
@@ -155,7 +198,8 @@ def resolve(call: "Call", *, lock: bool = True) -> Records:
         wanted = call.exchange.arguments[one.parameter]
         record = one.kind.find(call, found, wanted, lock=lock and one.lock)
         if one.kind.shown_by is not None and call.caller is not None:
-            authorize_for(call.rule.permission, call.caller, record, one.kind.shown_by)
+            place = one.kind.place(call, record)
+            authorize_for(call.rule.permission, call.caller, place, one.kind.shown_by)
         found[one.name] = record
     return found
 

@@ -1,6 +1,7 @@
 """The permissions there are, and which of them each predefined role holds."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
@@ -11,6 +12,12 @@ CATALOGUE: Final[Mapping[str, str]] = MappingProxyType(
         "org:close": "close the organization",
         "members:read": "see members and their roles",
         "members:write": "invite, change and remove members",
+        "roles:read": "see roles, who holds them, and what they let somebody do",
+        "roles:write": "change predefined roles, and create, delete and assign custom ones",
+        "service-accounts:read": "see service accounts",
+        "service-accounts:write": "create and disable service accounts, and create their keys",
+        "support-grants:read": "see what support was given access to",
+        "support-grants:write": "give support access for a time, and end it",
         "api-keys:read": "see API keys, never their secrets",
         "api-keys:write": "create and revoke API keys",
         "teams:read": "see teams and who is in them",
@@ -18,6 +25,7 @@ CATALOGUE: Final[Mapping[str, str]] = MappingProxyType(
         "team:write": "rename a team, set its cost centre and decide who is in it",
         "projects:read": "see projects",
         "projects:write": "create, change and delete projects",
+        "project-members:write": "decide who has a role in a project",
         "instances:read": "see instances, their changes, capacity and certificates",
         "instances:write": "create, change, pause and resume instances",
         "instances:delete": "delete instances; their data is kept for the plan's retention",
@@ -71,15 +79,23 @@ _DEVELOPER = _OPERATOR | {"projects:write", "network:write"}
 # hold their role in Everyone makes them no leads of it.
 TEAM_ROLES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
-        "admin": _DEVELOPER | {"team:write"},
+        "admin": _DEVELOPER | {"team:write", "project-members:write"},
         "operator": _OPERATOR,
+        "viewer": _VIEWER,
+    }
+)
+# What roles hold in a project alone, strongest first.
+PROJECT_ROLES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
+    {
+        "admin": _DEVELOPER | {"project-members:write"},
+        "developer": _OPERATOR | {"network:write"},
         "viewer": _VIEWER,
     }
 )
 TEAM: Final = TEAM_ROLES["admin"]
 """What is held for the records of a team; all else is held for an organization alone."""
 
-_MEMBER = frozenset({"org:read", "members:read", "teams:read"})
+_MEMBER = frozenset({"org:read", "members:read", "teams:read", "roles:read"})
 # Strongest first, as they are shown.
 ROLES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
@@ -94,19 +110,57 @@ EVERY_TEAM: Final = frozenset({"owner", "admin", "auditor"})
 """Roles that hold in every team what the others hold in Everyone."""
 
 
-def of_role(role: str) -> frozenset[str]:
-    """Nothing for a role that does not exist: an unknown name must not grant."""
-    return ROLES.get(role, frozenset())
+# Not what leads to data or to more rights: support is to see what is wrong, and to mend that.
+SUPPORT: Final = (
+    _READ_ALL - {"api-keys:read", "service-accounts:read", "support-grants:read", "queues:read"}
+) | {"instances:write", "backups:write", "alerts:write"}
+"""What may be granted to support."""
 
 
-def of_team_role(role: str) -> frozenset[str]:
-    return TEAM_ROLES.get(role, frozenset())
+@dataclass(frozen=True)
+class RoleSets:
+    """What the predefined roles of an organization hold; it has changed those of `changed`."""
+
+    changed: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By scope and role, such as `org:member` and `team:viewer`."""
+
+    def of_role(self, role: str) -> frozenset[str]:
+        """Nothing for a role that does not exist: an unknown name must not grant."""
+        return self._of("org", role, ROLES)
+
+    def of_team_role(self, role: str) -> frozenset[str]:
+        return self._of("team", role, TEAM_ROLES)
+
+    def granted(self, key_role: str, scopes: Iterable[str] | None) -> frozenset[str]:
+        """What an API key leaves of its owner's rights: what both its role and its scopes hold.
+
+        No scopes (None) restrict nothing; an empty list leaves nothing.
+        """
+        held = self.of_role(key_role)
+        return held if scopes is None else held & frozenset(scopes)
+
+    def _of(self, scope: str, role: str, defaults: Mapping[str, frozenset[str]]) -> frozenset[str]:
+        return self.changed.get(f"{scope}:{role}", defaults.get(role, frozenset()))
 
 
-def granted(key_role: str, scopes: Iterable[str] | None) -> frozenset[str]:
-    """What an API key leaves of its owner's rights: what both its role and its scopes hold.
+DEFAULTS: Final = RoleSets()
+FIXED: Final = "org:owner"
+"""The one that no organization changes: somebody must always be able to do everything."""
 
-    No scopes (None) restrict nothing; an empty list leaves nothing.
-    """
-    held = of_role(key_role)
-    return held if scopes is None else held & frozenset(scopes)
+
+def role_sets(stored: Mapping[str, Iterable[str]] | None) -> RoleSets:
+    """As the organization's record has them; permissions that there are no more grant nothing."""
+    if not stored:
+        return DEFAULTS
+    known = {"org": ALL, "team": TEAM}
+    return RoleSets(
+        {
+            name: known[name.partition(":")[0]] & frozenset(held)
+            for name, held in stored.items()
+            if name != FIXED
+        }
+    )
+
+
+def of_project_role(role: str) -> frozenset[str]:
+    return PROJECT_ROLES.get(role, frozenset())

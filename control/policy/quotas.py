@@ -14,6 +14,10 @@ GONE_TIMES: Final = 5
 ORGS_CLOSED_MAX: Final = 20
 """How many organizations a user may close in ORGS_CLOSED_WITHIN and still create one."""
 INVITES_A_DAY_MAX: Final = 200
+ROLES_MAX: Final = 100
+ASSIGNMENTS_MAX: Final = 5_000
+SERVICE_ACCOUNTS_MAX: Final = 500
+SUPPORT_GRANTS_MAX: Final = 20
 INVITES_TO_ONE_A_DAY_MAX: Final = 3
 ORGS_CLOSED_WITHIN: Final = timedelta(days=30)
 DOMAINS_MAX: Final = 20
@@ -140,6 +144,30 @@ def check_one_more_api_key(plan: Plan, count: int) -> list[Violation]:
         return []
     message = f"the {plan.id} plan allows {plan.api_keys_max} API keys; revoke one first"
     return [wrong("", "quota", message)]
+
+
+def check_one_more_role(count: int) -> list[Violation]:
+    return _at_most(count, ROLES_MAX, "custom roles; delete one first")
+
+
+def check_one_more_assignment(count: int) -> list[Violation]:
+    return _at_most(count, ASSIGNMENTS_MAX, "assignments of custom roles; remove one first")
+
+
+def check_one_more_service_account(count: int) -> list[Violation]:
+    """`count` of those that are not disabled."""
+    return _at_most(count, SERVICE_ACCOUNTS_MAX, "service accounts; disable one first")
+
+
+def check_one_more_support_grant(count: int) -> list[Violation]:
+    """`count` of those that are active."""
+    return _at_most(count, SUPPORT_GRANTS_MAX, "active support grants; revoke one first")
+
+
+def _at_most(count: int, limit: int, what: str) -> list[Violation]:
+    if count < limit:
+        return []
+    return [wrong("", "quota", f"an organization can have {limit} {what}")]
 
 
 def check_one_more_invite(sent: int) -> list[Violation]:

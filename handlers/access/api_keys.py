@@ -4,11 +4,11 @@ from datetime import datetime
 from typing import Any
 
 from control.boundary import identity
-from control.policy import permissions, quotas
+from control.policy import quotas
 from control.policy.plans import PLANS
 from control.policy.violations import refuse
 from handlers import instants, paging
-from handlers.access import views
+from handlers.access import reach, views
 from handlers.calls import OrgCall
 from specserver import Forbidden, Reply
 from storage import identifiers
@@ -27,13 +27,12 @@ def list_(call: OrgCall, limit: int, cursor: str | None = None) -> Body:
 
 
 def create(call: OrgCall, body: Body) -> Reply:
-    expires_at = _expiry(call, body.get("expires_at"))
-    _check_life(call, expires_at)
+    expires_at = expiry(call, body.get("expires_at"))
     _check_grant(call, body["role"], body.get("scopes"))
     held = api_keys.count(call.db, call.org.id, now=call.now)
     refuse(quotas.check_one_more_api_key(PLANS[call.org.plan], held))
     token = identity.new_api_key()
-    key = _record(call, body, token, expires_at)
+    key = record(call, body, token, expires_at)
     call.db.add(key)
     call.db.flush()
     call.audit(target=key.id, detail={"name": key.name, "role": key.role, "scopes": key.scopes})
@@ -62,9 +61,7 @@ def unsuspend(call: OrgCall, api_key: ApiKey) -> Body:
     return views.api_key(api_key)
 
 
-def _record(
-    call: OrgCall, body: Body, token: identity.Token, expires_at: datetime | None
-) -> ApiKey:
+def record(call: OrgCall, body: Body, token: identity.Token, expires_at: datetime | None) -> ApiKey:
     return ApiKey(
         id=identifiers.new("key_"),
         org_id=call.org.id,
@@ -79,18 +76,18 @@ def _record(
     )
 
 
-def _expiry(call: OrgCall, text: str | None) -> datetime | None:
-    if text is None:
-        return None
-    expires_at = instants.read(text, pointer="/expires_at")
-    if expires_at <= call.now:
+def expiry(call: OrgCall, text: str | None) -> datetime | None:
+    """When a key that is created now is to expire, as the body has it."""
+    expires_at = None if text is None else instants.read(text, pointer="/expires_at")
+    if expires_at is not None and expires_at <= call.now:
         raise instants.refused("must be in the future", keyword="future", pointer="/expires_at")
+    _check_life(call, expires_at)
     return expires_at
 
 
 def _check_grant(call: OrgCall, role: str, scopes: list[str] | None) -> None:
     """Nobody gives what they do not have, and so nobody raises themselves by a key."""
-    beyond = sorted(permissions.granted(role, scopes) - call.caller.rights.anywhere)
+    beyond = sorted(reach.sets_of(call).granted(role, scopes) - call.caller.rights.anywhere)
     if beyond:
         raise Forbidden(f"the key would have permissions that you do not have: {', '.join(beyond)}")
 
@@ -117,7 +114,7 @@ def _check_reach(call: OrgCall, key: ApiKey) -> None:
         mine = key.created_by == caller.user.id
     else:
         mine = caller.key.id in (key.id, key.created_by_key_id)
-    beyond = permissions.granted(key.role, key.scopes) - call.caller.rights.anywhere
+    beyond = reach.sets_of(call).granted(key.role, key.scopes) - call.caller.rights.anywhere
     if beyond and not mine:
         raise Forbidden(
             f"the key has permissions that you do not have: {', '.join(sorted(beyond))}"

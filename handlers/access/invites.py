@@ -9,7 +9,7 @@ from control.policy import quotas
 from control.policy.violations import refuse
 from control.workflows.access import mail
 from handlers import instants, paging
-from handlers.access import joining, members, views
+from handlers.access import joining, reach, views
 from handlers.calls import OrgCall, SessionCall
 from specserver import Conflict, Reply
 from storage.access import invites, memberships, users
@@ -26,7 +26,7 @@ def list_(call: OrgCall, limit: int, cursor: str | None = None) -> Body:
 
 
 def create(call: OrgCall, body: Body) -> Reply:
-    members.check_reach(call, body["role"])
+    reach.check_role(call, body["role"])
     _refuse_known(call, body["email"])
     _check_quota(call, body["email"])
     joining.refuse_full(call, call.org, with_pending=True)
@@ -88,7 +88,7 @@ def _letter(call: OrgCall, invite: Invite, token: str) -> letters.Letter:
     by = call.caller.user
     return letters.invitation(
         to=invite.email,
-        by=f"{by.name} ({by.email})",
+        by=by.shown,
         org=call.org.name,
         role=invite.role,
         token=token,

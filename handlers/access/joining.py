@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from control.access import role_holders
 from control.boundary import Call
 from control.boundary.call import refuse_closed
-from control.policy import permissions
 from control.policy.plans import PLANS
 from specserver import Conflict, Forbidden, PaymentRequired
 from storage.access import api_keys, invites, memberships, organizations
@@ -53,9 +53,11 @@ def _refuse_ended(status: str) -> None:
 
 def _can_still_invite(call: Call, invite: Invite) -> bool:
     """An invite is no way to keep a right that was taken away."""
-    inviter = memberships.find(call.db, invite.org_id, invite.inviter_id)
-    held = permissions.of_role(inviter.role) if inviter else frozenset()
-    if "members:write" not in held or not permissions.of_role(invite.role) <= held:
+    inviter = role_holders.of_member(call.db, invite.org_id, invite.inviter_id)
+    if inviter is None or not inviter.rights.has("members:write"):
+        return False
+    given = role_holders.of_role(invite.role, invite.org_id, inviter.sets)
+    if given.beyond(inviter.rights):
         return False
     return not api_keys.is_revoked(call.db, invite.org_id, invite.invited_by)
 

@@ -3,11 +3,10 @@
 from typing import Any
 
 from control.boundary.authorization import lacking
-from control.policy import permissions
 from handlers import paging
-from handlers.access import joining, views
+from handlers.access import joining, reach, views
 from handlers.calls import OrgCall
-from specserver import Conflict, Forbidden, Reply
+from specserver import Conflict, Reply
 from storage.access import api_keys, invites, memberships, users
 from storage.access.memberships import Membership
 
@@ -21,40 +20,30 @@ def list_(call: OrgCall, limit: int, cursor: str | None = None) -> Body:
     return {**listed, "seats": joining.seats(call, call.org)}
 
 
-def update(call: OrgCall, member: Membership, body: Body) -> Body:
-    check_reach(call, member.role)
-    check_reach(call, body["role"])
+def update(call: OrgCall, person: Membership, body: Body) -> Body:
+    reach.check_member(call, person.user_id)
+    reach.check_role(call, body["role"])
     if body["role"] != "owner":
-        _refuse_last_owner(call, member)
-    call.audit(target=member.user_id, detail={"role": body["role"], "was": member.role})
-    member.role = body["role"]
-    return views.member(member, users.of_ids(call.db, [member.user_id])[member.user_id])
+        _refuse_last_owner(call, person)
+    call.audit(target=person.user_id, detail={"role": body["role"], "was": person.role})
+    person.role = body["role"]
+    return views.member(person, users.of_ids(call.db, [person.user_id])[person.user_id])
 
 
-def remove(call: OrgCall, member: Membership) -> Reply:
-    leaves = call.caller.session is not None and member.user_id == call.caller.user.id
+def remove(call: OrgCall, person: Membership) -> Reply:
+    leaves = call.caller.session is not None and person.user_id == call.caller.user.id
     if not leaves:
         _require_writing(call)
-        check_reach(call, member.role)
-    _refuse_last_owner(call, member)
-    revoked = api_keys.revoke_of(call.db, call.org.id, member.user_id, call.now)
-    ended = invites.revoke_of(call.db, call.org.id, member.user_id, call.now)
-    told = {"user_id": member.user_id, "role": member.role, "left": leaves}
+        reach.check_member(call, person.user_id)
+    _refuse_last_owner(call, person)
+    revoked = api_keys.revoke_of(call.db, call.org.id, person.user_id, call.now)
+    ended = invites.revoke_of(call.db, call.org.id, person.user_id, call.now)
+    told = {"user_id": person.user_id, "role": person.role, "left": leaves}
     also = {"api_keys_revoked": revoked, "invites_revoked": ended}
-    call.audit(target=member.user_id, detail={**told, **also})
+    call.audit(target=person.user_id, detail={**told, **also})
     call.emit("org.member.removed.v1", told)
-    call.db.delete(member)
+    call.db.delete(person)
     return Reply.no_content()
-
-
-def check_reach(call: OrgCall, role: str) -> None:
-    """Nobody gives a role that holds more than they do, nor takes one from somebody."""
-    beyond = permissions.of_role(role) - call.caller.rights.anywhere
-    if beyond:
-        raise Forbidden(
-            f"the role {role} has permissions that you do not have: {', '.join(sorted(beyond))}",
-            code="role_exceeds_yours",
-        )
 
 
 def _require_writing(call: OrgCall) -> None:

@@ -15,7 +15,7 @@ from handlers.instances import certificates
 from specserver import Reply
 from storage.access import api_keys, memberships, organizations
 from storage.catalogue import cells
-from storage.instances import instances
+from storage.instances import in_scope, instances
 from storage.instances.instances import ERASABLE, Instance
 
 Body = dict[str, Any]
@@ -75,7 +75,7 @@ def close(call: OrgCall, body: Body) -> Reply:
 
 
 def ca(call: OrgCall) -> Reply:
-    hosting = {one.cell_id for one in instances.live(call.db, call.org.id, teams=call.teams)}
+    hosting = {one.cell_id for one in in_scope.live(call.db, call.org.id, scope=call.scope)}
     if not hosting:
         every = cells.every(call.db)
         home = call.org.default_region
@@ -84,7 +84,7 @@ def ca(call: OrgCall) -> Reply:
 
 
 def _delete_all(call: OrgCall) -> list[Instance]:
-    live = instances.live(call.db, call.org.id, teams=None)
+    live = in_scope.live(call.db, call.org.id, scope=None)
     for instance in live:
         instance.delete(ordering.kept_until(call.requester, instance, call.now))
         call.start(erasure.delete, instance)

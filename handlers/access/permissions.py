@@ -3,6 +3,7 @@
 from typing import Any
 
 from control.policy import permissions
+from control.policy.rights import Part
 from handlers.calls import OrgCall
 
 Body = dict[str, Any]
@@ -22,15 +23,16 @@ def list_(_call: OrgCall) -> Body:
 
 def mine(call: OrgCall) -> Body:
     rights = call.caller.rights
-    in_teams = [
-        {"team_id": team_id, "permissions": sorted(held)}
-        for team_id, held in sorted(rights.in_teams.items())
-        if held
-    ]
     return {
         "org_id": call.org.id,
         "role": call.caller.role,
         "permissions": sorted(rights.anywhere),
         "in_org": sorted(rights.everywhere),
-        "in_teams": in_teams,
+        "in_teams": _each("team_id", rights.in_teams),
+        "in_projects": _each("project_id", rights.in_projects),
+        "in_instances": _each("instance_id", rights.in_instances),
     }
+
+
+def _each(name: str, part: Part) -> list[Body]:
+    return [{name: one, "permissions": sorted(held)} for one, held in sorted(part.items()) if held]

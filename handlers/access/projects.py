@@ -11,16 +11,18 @@ from handlers.calls import OrgCall
 from specserver import Reply
 from storage.access import projects, teams
 from storage.access.projects import Project
+from storage.access.scopes import RecordPlace
 from storage.errors import StateConflict
 from storage.events import alerts
 from storage.instances import of_projects, of_teams
+from storage.roles import project_members
 
 Body = dict[str, Any]
 
 
 def list_(call: OrgCall, limit: int, cursor: str | None = None) -> Body:
     found = projects.page(
-        call.db, call.org.id, teams=call.teams, limit=limit, after=paging.after(call, cursor)
+        call.db, call.org.id, scope=call.scope, limit=limit, after=paging.after(call, cursor)
     )
     return paging.page(call, found, views.project)
 
@@ -57,6 +59,7 @@ def update(call: OrgCall, project: Project, body: Body) -> Body:
 
 def delete(call: OrgCall, project: Project) -> Reply:
     _refuse_while_used(of_projects.count_by_status(call.db, call.org.id, project.id))
+    project_members.remove(call.db, project)
     of_projects.leave_project(call.db, call.org.id, project.id)
     call.audit(target=project.id, detail={"name": project.name, "slug": project.slug})
     call.db.delete(project)
@@ -66,7 +69,7 @@ def delete(call: OrgCall, project: Project) -> Reply:
 def _owning(call: OrgCall, team_id: str) -> str:
     """The team that is to own a project, if the caller may have one there."""
     teams.fetch(call.db, call.org.id, team_id)
-    call.require("projects:write", team_id)
+    call.require("projects:write", RecordPlace(team_id))
     return team_id
 
 

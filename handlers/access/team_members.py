@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from control.policy import permissions, rights
+from control.policy import rights
 from handlers import paging
-from handlers.access import views
+from handlers.access import reach, views
 from handlers.calls import OrgCall
 from specserver import Forbidden, Reply
 from storage.access import team_members
@@ -21,9 +21,9 @@ def list_(call: OrgCall, team: Team, limit: int, cursor: str | None = None) -> B
 
 def set_(call: OrgCall, team: Team, member: Membership, body: Body) -> Body:
     role: str | None = body["role"]
-    given = permissions.of_team_role(body["role"])
+    given = reach.sets_of(call).of_team_role(body["role"])
     if team.is_default:
-        role, given = _into_everyone(member, body["role"])
+        role, given = _into_everyone(call, member, body["role"])
     _check_grant(call, team, given)
     team_members.put(call.db, team, member, role)
     call.audit(target=team.id, detail={"user_id": member.user_id, "role": role})
@@ -37,18 +37,21 @@ def remove(call: OrgCall, team: Team, member: Membership) -> Reply:
     return Reply.no_content()
 
 
-def _into_everyone(member: Membership, asked: str) -> tuple[str | None, rights.Permissions]:
+def _into_everyone(
+    call: OrgCall, member: Membership, asked: str
+) -> tuple[str | None, rights.Permissions]:
     """The role to keep, None where it makes no difference there, and what they get by it."""
-    before = rights.in_everyone(member.role, None, teams_only=member.teams_only)
-    without = rights.in_everyone(member.role, None, teams_only=False)
-    held = rights.in_everyone(member.role, asked, teams_only=False)
-    given = (held - before) | permissions.of_team_role(asked)
+    sets = reach.sets_of(call)
+    before = rights.in_everyone(member.role, None, sets, teams_only=member.teams_only)
+    without = rights.in_everyone(member.role, None, sets, teams_only=False)
+    held = rights.in_everyone(member.role, asked, sets, teams_only=False)
+    given = (held - before) | sets.of_team_role(asked)
     return (None if held == without else asked), given
 
 
 def _check_grant(call: OrgCall, team: Team, given: rights.Permissions) -> None:
     """Nobody gives what they do not have in the team, and so nobody raises themselves."""
-    beyond = sorted(given - call.caller.rights.held_in(team.id))
+    beyond = sorted(given - call.caller.rights.held_at(team.place))
     if beyond:
         raise Forbidden(
             "the member would have permissions in the team that you do not have there:"

@@ -13,6 +13,7 @@ from storage.access import projects, team_members, teams
 from storage.access.teams import Team
 from storage.errors import StateConflict
 from storage.instances import of_teams
+from storage.roles import roles
 
 Body = dict[str, Any]
 OF_THE_ORGANIZATION = frozenset({"slug", "monthly_budget_cents"})
@@ -51,6 +52,7 @@ def update(call: OrgCall, team: Team, body: Body) -> Body:
 def delete(call: OrgCall, team: Team) -> Reply:
     team.refuse_default()
     _refuse_while_used(call, team)
+    roles.end_in_team(call.db, call.org.id, team.id)
     of_teams.leave_team(call.db, call.org.id, team.id)
     call.audit(target=team.id, detail={"name": team.name, "slug": team.slug})
     teams.delete(call.db, team)

@@ -12,7 +12,7 @@ from storage.access.projects import Project
 from storage.access.sessions import UserSession
 from storage.access.team_members import InTeam
 from storage.access.teams import Team
-from storage.access.users import User
+from storage.access.users import User, email_shown
 
 Json = dict[str, Any]
 
@@ -101,7 +101,7 @@ def team(record: Team, members: int) -> Json:
 def team_member(record: InTeam) -> Json:
     return {
         "user_id": record.user_id,
-        "email": record.email,
+        "email": email_shown(record.email),
         "name": record.name,
         "role": record.role,
         "created_at": timestamp(record.created_at),

@@ -101,7 +101,7 @@ def download(call: OrgCall, instance: Instance, backup: Backup) -> Body:
 
 
 def _replaced(call: OrgCall, instance: Instance, backup: Backup, _body: Body) -> Instance:
-    call.require("instances:write", instance.team_id)
+    call.require("instances:write", instance.place)
     if instance.needs_room:
         ordering.check_wake(call.requester, instance, "restore")
     instance.restore()
@@ -126,9 +126,9 @@ def _placed(call: OrgCall, instance: Instance, backup: Backup, body: Body) -> In
 def _project(call: OrgCall, project_id: str | None) -> Project:
     """Where the new instance belongs, if the caller may have one there."""
     project = projects.fetch(call.db, call.org.id, project_id or "")
-    if not call.caller.rights.has("projects:read", project):
+    if not call.caller.rights.has("projects:read", project.place):
         raise RecordNotFound("project not found")
-    call.require("instances:write", project.team_id)
+    call.require("instances:write", project.place)
     return project
 
 
@@ -139,6 +139,6 @@ def health(call: OrgCall, month: str | None = None) -> Body:
         raise Forbidden(detail, code="plan_required")
     named = month or instants.timestamp(call.now)[: len("2026-01")]
     since, until = rules.month(named)
-    ended = backups.ended_between(call.db, call.org.id, since, until, teams=call.teams)
-    oldest = backups.oldest_restorable(call.db, call.org.id, teams=call.teams)
+    ended = backups.ended_between(call.db, call.org.id, since, until, scope=call.scope)
+    oldest = backups.oldest_restorable(call.db, call.org.id, scope=call.scope)
     return views.health(named, ended, oldest)

@@ -23,7 +23,7 @@ AS_THE_OWNER = "credentials:reveal"
 def list_(call: OrgCall, limit: int, cursor: str | None = None, status: str | None = None) -> Body:
     after = paging.after(call, cursor)
     found = migrations.page_of_org(
-        call.db, call.org.id, teams=call.teams, limit=limit, after=after, status=status
+        call.db, call.org.id, scope=call.scope, limit=limit, after=after, status=status
     )
     return paging.page(call, found, views.listed)
 
@@ -36,7 +36,7 @@ def list_in_instance(
 
 
 def create(call: OrgCall, instance: Instance, body: Body) -> Reply:
-    call.require(AS_THE_OWNER, instance.team_id)
+    call.require(AS_THE_OWNER, instance.place)
     instance.check_running("migrate into")
     if instance.engine not in rules.TARGETS:
         raise Conflict(f"nothing can be migrated into a {instance.engine} instance")
@@ -58,7 +58,7 @@ def get(call: OrgCall, instance: Instance, migration: Migration) -> Body:  # noq
 
 
 def source_url(call: OrgCall, instance: Instance, migration: Migration) -> Body:
-    call.require(AS_THE_OWNER, instance.team_id)
+    call.require(AS_THE_OWNER, instance.place)
     migration.check_awaits_source()
     call.audit(target=migration.id, detail={"instance": instance.id})
     return _source_url(call, instance, migration)

@@ -21,7 +21,7 @@ def list_(
     found = alerts.page(
         call.db,
         call.org.id,
-        teams=call.teams,
+        scope=call.scope,
         severities=alerts.at_least(min_severity),
         with_acknowledged=include_acknowledged,
         limit=limit,

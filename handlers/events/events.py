@@ -48,7 +48,7 @@ def _place(call: OrgCall, event_id: str) -> tuple[int, str]:
 
 def _following(instance_id: str | None, call: OrgCall, seq: int) -> tuple[str, int]:
     found = events.after(
-        call.db, call.org.id, seq, teams=call.teams, limit=PAGE, instance_id=instance_id
+        call.db, call.org.id, seq, scope=call.scope, limit=PAGE, instance_id=instance_id
     )
     return "".join(map(_sent, found)), found[-1].seq if found else seq
 

@@ -22,12 +22,14 @@ Body = dict[str, Any]
 def list_(call: OrgCall, instance: Instance, limit: int, cursor: str | None = None) -> Body:
     after = paging.after(call, cursor)
     found = instances.page(
-        call.db, call.org.id, teams=call.teams, limit=limit, after=after, branch_of=instance.id
+        call.db, call.org.id, scope=call.scope, limit=limit, after=after, branch_of=instance.id
     )
     return paging.page(call, found, views.instance)
 
 
 def create(call: OrgCall, instance: Instance, body: Body) -> Reply:
+    # It is another instance: what is held for this one alone is not held for it.
+    call.require("instances:write", instance.place.of_project)
     instance.check_branchable()
     at = moments.asked(body)
     base = None if at is None else _base(call, instance, at)
@@ -45,5 +47,5 @@ def create(call: OrgCall, instance: Instance, body: Body) -> Reply:
 
 def _base(call: OrgCall, instance: Instance, at: datetime) -> Backup:
     """Which is restored, as by `backups.restore`."""
-    call.require("backups:write", instance.team_id)
+    call.require("backups:write", instance.place)
     return moments.base_of_version(call, instance, at)

@@ -52,7 +52,7 @@ def list_(
     found = instances.page(
         call.db,
         call.org.id,
-        teams=call.teams,
+        scope=call.scope,
         limit=limit,
         after=paging.after(call, cursor),
         **filters,

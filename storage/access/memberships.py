@@ -1,5 +1,7 @@
 """Memberships: which user belongs to which organization, and in which role."""
 
+from typing import Final
+
 from sqlalchemy import ForeignKey, false, func, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
@@ -18,6 +20,11 @@ class Membership(Owned, Record):
     role: Mapped[str]
     # Not in the team Everyone: what the role holds in teams, it holds in none by itself.
     teams_only: Mapped[bool] = mapped_column(default=False, server_default=false())
+
+
+PERSON: Final = "usr_"
+PEOPLE: Final = Membership.user_id.startswith(PERSON)
+"""Service accounts are members too, and neither listed among people nor counted."""
 
 
 def create(db: Session, org_id: str, user_id: str, role: str) -> Membership:
@@ -39,15 +46,22 @@ def fetch(db: Session, org_id: str, user_id: str, *, lock: bool = False) -> Memb
     return found
 
 
+def fetch_person(db: Session, org_id: str, user_id: str, *, lock: bool = False) -> Membership:
+    """That of a member who is no service account: what it is changed by is its own."""
+    if not user_id.startswith(PERSON):
+        raise RecordNotFound("member not found")
+    return fetch(db, org_id, user_id, lock=lock)
+
+
 def page(db: Session, org_id: str, *, limit: int, after: str | None) -> Page[Membership]:
     """The organization's, those of the newest users first."""
-    rows = select(Membership).where(Membership.org_id == org_id)
+    rows = select(Membership).where(Membership.org_id == org_id, PEOPLE)
     return pages.keyset(db, rows, Membership.user_id, limit=limit, after=after)
 
 
 def count(db: Session, org_id: str, role: str | None = None) -> int:
-    """Members of the organization, of this role or of any."""
-    rows = select(func.count()).select_from(Membership).where(Membership.org_id == org_id)
+    """People who are members of the organization, of this role or of any."""
+    rows = select(func.count()).select_from(Membership).where(Membership.org_id == org_id, PEOPLE)
     if role is not None:
         rows = rows.where(Membership.role == role)
     return db.scalars(rows).one()

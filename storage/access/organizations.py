@@ -10,7 +10,7 @@ from storage import identifiers, tenancy
 from storage.access import teams
 from storage.access.api_keys import ApiKey
 from storage.access.memberships import Membership
-from storage.columns import Owned, Record, one_of
+from storage.columns import Json, Owned, Record, one_of
 from storage.errors import RecordNotFound, StateConflict
 from storage.instances.instances import Instance
 from storage.lookups import by_key
@@ -32,6 +32,9 @@ class Organization(Owned, Record):
     status: Mapped[str] = mapped_column(default="open")
     require_mfa: Mapped[bool] = mapped_column(default=False)
     closed_at: Mapped[datetime | None]
+    # What predefined roles hold where the organization has changed it: by scope and role, such as
+    # `org:member` and `team:viewer`.
+    role_sets: Mapped[dict[str, list[str]] | None] = mapped_column(Json)
 
     @classmethod
     def owner_id(cls) -> Any:

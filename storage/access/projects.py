@@ -4,7 +4,8 @@ from sqlalchemy import ForeignKey, UniqueConstraint, func, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import identifiers, pages
-from storage.access.teams import Teams, of_teams, owning_team
+from storage.access.scopes import RecordPlace, Within, within
+from storage.access.teams import owning_team
 from storage.columns import Owned, Record
 from storage.errors import RecordNotFound
 from storage.lookups import by_key
@@ -20,6 +21,10 @@ class Project(Owned, Record):
     team_id: Mapped[str] = owning_team()
     name: Mapped[str]
     slug: Mapped[str]
+
+    @property
+    def place(self) -> RecordPlace:
+        return RecordPlace(self.team_id, self.id)
 
 
 def create(
@@ -41,9 +46,12 @@ def fetch(db: Session, org_id: str, project_id: str, *, lock: bool = False) -> P
     return project
 
 
-def page(db: Session, org_id: str, *, teams: Teams, limit: int, after: str | None) -> Page[Project]:
-    """The organization's projects that belong to these teams, newest first."""
-    rows = of_teams(select(Project).where(Project.org_id == org_id), Project.team_id, teams)
+def page(
+    db: Session, org_id: str, *, scope: Within, limit: int, after: str | None
+) -> Page[Project]:
+    """The organization's projects that are in the scope, newest first."""
+    rows = select(Project).where(Project.org_id == org_id)
+    rows = within(rows, scope, team=Project.team_id, project=Project.id)
     return pages.keyset(db, rows, Project.id, limit=limit, after=after)
 
 

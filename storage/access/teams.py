@@ -1,37 +1,32 @@
 """Teams: whose projects and instances are whose within an organization, and who is in them."""
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
     ForeignKey,
     ForeignKeyConstraint,
     Index,
-    Select,
     UniqueConstraint,
     func,
     select,
 )
 from sqlalchemy import delete as sa_delete
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.orm import InstrumentedAttribute, Mapped, Session, mapped_column
-from sqlalchemy.sql.compiler import SQLCompiler
-from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy.orm import Mapped, Session, mapped_column
 from sqlalchemy.sql.selectable import ScalarSelect
 
 from storage import identifiers, pages
 from storage.access.memberships import Membership
-from storage.columns import Json, Owned, Record, one_of
+from storage.access.scopes import RecordPlace
+from storage.columns import Owned, Record, one_of
 from storage.errors import RecordNotFound, StateConflict
+from storage.json_rows import JsonObject
 from storage.lookups import by_key
 from storage.pages import Page
 
 ROLES: Final = ("admin", "operator", "viewer")
 EVERYONE: Final = "Everyone"
-
-Teams: TypeAlias = frozenset[str] | None
-"""Whose records are meant, by the ids of teams; None: every team's."""
 
 
 class Team(Owned, Record):
@@ -46,9 +41,9 @@ class Team(Owned, Record):
     monthly_budget_cents: Mapped[int | None] = mapped_column(BigInteger)
 
     @property
-    def team_id(self) -> str:
-        """Its own id: what is held for the records of a team is held for the team itself."""
-        return self.id
+    def place(self) -> RecordPlace:
+        """What is held for the records of a team is held for the team itself."""
+        return RecordPlace(self.id)
 
     @property
     def is_default(self) -> bool:
@@ -145,14 +140,6 @@ def delete(db: Session, team: Team) -> None:
     db.flush()
 
 
-def roles_of(db: Session, membership: Membership) -> dict[str, str]:
-    """The member's roles in teams, by the ids of the teams."""
-    rows = select(TeamMember.team_id, TeamMember.role).where(
-        TeamMember.org_id == membership.org_id, TeamMember.user_id == membership.user_id
-    )
-    return dict(db.execute(rows).tuples().all())
-
-
 def owning_team() -> Mapped[str]:
     """The column of a record that belongs to a team: Everyone, unless another is given."""
     # SQLite adds no column to a table that is NOT NULL and refers to another. Null is nobody's.
@@ -163,33 +150,10 @@ def _everyone(context: Any) -> str:
     return everyone_of(context.get_current_parameters()["org_id"])
 
 
-def of_teams(rows: Select[Any], column: InstrumentedAttribute[str], teams: Teams) -> Select[Any]:
-    """Only the rows of records that belong to one of the teams."""
-    return rows if teams is None else rows.where(column.in_(teams))
-
-
-class _JsonObject(FunctionElement[Any]):
-    """Of the names and values of all rows; null or empty where there is none."""
-
-    name = "json_object_of_rows"
-    type = Json
-    inherit_cache = True
-
-
-@compiles(_JsonObject, "sqlite")
-def _sqlite_object(element: _JsonObject, compiler: SQLCompiler, **options: Any) -> str:
-    return f"json_group_object({compiler.process(element.clauses, **options)})"
-
-
-@compiles(_JsonObject, "postgresql")
-def _postgresql_object(element: _JsonObject, compiler: SQLCompiler, **options: Any) -> str:
-    return f"jsonb_object_agg({compiler.process(element.clauses, **options)})"
-
-
 def roles_of_member() -> ScalarSelect[Any]:
     """The roles in teams of the membership of an outer query, by the ids of the teams."""
     return (
-        select(_JsonObject(TeamMember.team_id, TeamMember.role))
+        select(JsonObject(TeamMember.team_id, TeamMember.role))
         .where(TeamMember.org_id == Membership.org_id, TeamMember.user_id == Membership.user_id)
         .correlate(Membership)
         .scalar_subquery()

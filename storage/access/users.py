@@ -2,12 +2,16 @@
 
 from collections.abc import Collection
 from datetime import datetime
+from typing import Final
 
-from sqlalchemy import select
+from sqlalchemy import false, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import identifiers
 from storage.columns import Record
+
+SERVICE_DOMAIN: Final = "service-accounts.invalid"
+"""Of the made-up addresses of service accounts: by RFC 2606 no mail ever gets there."""
 
 
 class User(Record):
@@ -20,6 +24,22 @@ class User(Record):
     totp_secret_sealed: Mapped[bytes | None]
     totp_confirmed_at: Mapped[datetime | None]
     totp_last_step: Mapped[int | None]
+    # Of the support of the service: may do in an organization what it grants to support.
+    is_support: Mapped[bool] = mapped_column(default=False, server_default=false())
+
+    @property
+    def is_person(self) -> bool:
+        return not self.email.endswith(f"@{SERVICE_DOMAIN}")
+
+    @property
+    def shown(self) -> str:
+        """As others read of them."""
+        return f"{self.name} ({self.email})" if self.is_person else f"service account {self.name}"
+
+
+def email_shown(email: str) -> str | None:
+    """As others see it; a service account has none."""
+    return None if email.endswith(f"@{SERVICE_DOMAIN}") else email
 
 
 def create(db: Session, *, email: str, name: str, password_hash: str | None = None) -> User:
@@ -33,6 +53,11 @@ def create(db: Session, *, email: str, name: str, password_hash: str | None = No
 
 def by_email(db: Session, email: str) -> User | None:
     return db.scalars(select(User).where(User.email == email.lower())).one_or_none()
+
+
+def of_support(db: Session) -> list[User]:
+    """All who are of the support of the service, by their addresses."""
+    return list(db.scalars(select(User).where(User.is_support).order_by(User.email)))
 
 
 def of_ids(db: Session, ids: Collection[str]) -> dict[str, User]:

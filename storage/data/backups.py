@@ -24,9 +24,10 @@ from sqlalchemy.orm import Mapped, Session, aliased, mapped_column
 
 from storage import identifiers, pages
 from storage.access.organizations import Organization
-from storage.access.teams import Teams, of_teams
+from storage.access.scopes import Within
 from storage.columns import Json, Owned, Record, one_of
 from storage.errors import RecordNotFound, StateConflict
+from storage.instances import in_scope
 from storage.instances.instances import LIVE, Instance
 from storage.lookups import by_key, delete_oldest
 from storage.pages import Page
@@ -345,7 +346,7 @@ def forget_old(db: Session, before: datetime, limit: int) -> int:
 
 
 def ended_between(
-    db: Session, org_id: str, since: datetime, until: datetime, *, teams: Teams
+    db: Session, org_id: str, since: datetime, until: datetime, *, scope: Within
 ) -> tuple[int, int, int]:
     """Of the schedules' backups of these slots, how many completed, failed and were verified."""
     counts = (
@@ -355,21 +356,20 @@ def ended_between(
     )
     every: Any = select(*counts).select_from(Backup)
     rows = every.where(Backup.org_id == org_id, Backup.slot >= since, Backup.slot < until)
-    completed_, failed, verified = db.execute(_of_teams(rows, org_id, teams)).one()
+    completed_, failed, verified = db.execute(_within(rows, org_id, scope)).one()
     return int(completed_), int(failed), int(verified)
 
 
-def oldest_restorable(db: Session, org_id: str, *, teams: Teams) -> datetime | None:
+def oldest_restorable(db: Session, org_id: str, *, scope: Within) -> datetime | None:
     """The moment of the oldest data that can be restored now; None if none can."""
     rows = select(func.min(Backup.started_at)).where(
         Backup.org_id == org_id, Backup.status == "completed"
     )
-    oldest: datetime | None = db.scalars(_of_teams(rows, org_id, teams)).one()
+    oldest: datetime | None = db.scalars(_within(rows, org_id, scope)).one()
     return oldest
 
 
-def _of_teams(rows: Select[Any], org_id: str, teams: Teams) -> Select[Any]:
-    if teams is None:
+def _within(rows: Select[Any], org_id: str, scope: Within) -> Select[Any]:
+    if scope is None:
         return rows
-    theirs = select(Instance.id).where(Instance.org_id == org_id)
-    return rows.where(Backup.instance_id.in_(of_teams(theirs, Instance.team_id, teams)))
+    return rows.where(Backup.instance_id.in_(in_scope.ids(org_id, scope)))

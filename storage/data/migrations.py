@@ -9,9 +9,10 @@ from sqlalchemy import ForeignKey, Index, Select, delete, select, text
 from sqlalchemy.orm import Mapped, Session, defer, mapped_column
 
 from storage import identifiers, pages
-from storage.access.teams import Teams, of_teams
+from storage.access.scopes import Within
 from storage.columns import Json, Owned, Record, one_of
 from storage.errors import RecordNotFound, StateConflict
+from storage.instances import in_scope
 from storage.instances.instances import GONE, Instance
 from storage.lookups import by_key, delete_oldest
 from storage.pages import Page
@@ -226,15 +227,14 @@ def page(db: Session, instance: Instance, *, limit: int, after: str | None) -> P
 
 
 def page_of_org(
-    db: Session, org_id: str, *, teams: Teams, limit: int, after: str | None, status: str | None
+    db: Session, org_id: str, *, scope: Within, limit: int, after: str | None, status: str | None
 ) -> Page[Migration]:
-    """Those into instances of these teams, newest first, without what may be long."""
+    """Those into instances that are in the scope, newest first, without what may be long."""
     rows = _short().where(Migration.org_id == org_id)
     if status is not None:
         rows = rows.where(Migration.status == status)
-    if teams is not None:
-        theirs = select(Instance.id).where(Instance.org_id == org_id)
-        rows = rows.where(Migration.instance_id.in_(of_teams(theirs, Instance.team_id, teams)))
+    if scope is not None:
+        rows = rows.where(Migration.instance_id.in_(in_scope.ids(org_id, scope)))
     return pages.keyset(db, rows, Migration.id, limit=limit, after=after)
 
 

@@ -4,14 +4,16 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Final
 
-from sqlalchemy import ForeignKey, Index, Select, delete, select, text, update
+from sqlalchemy import ForeignKey, Index, Select, delete, or_, select, text, update
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import identifiers, pages
-from storage.access.teams import Teams, of_teams, owning_team
+from storage.access.scopes import RecordPlace, Within
+from storage.access.teams import owning_team
 from storage.columns import Owned, Record, one_of
 from storage.database import now
 from storage.errors import RecordNotFound
+from storage.instances import in_scope, instances
 from storage.instances.instances import Instance
 from storage.lookups import by_key, delete_oldest
 from storage.pages import Page
@@ -106,6 +108,11 @@ def fetch(db: Session, org_id: str, alert_id: str, *, lock: bool = False) -> Ale
     return found
 
 
+def place(db: Session, alert: Alert) -> RecordPlace:
+    """That of the instance that it is about."""
+    return instances.fetch(db, alert.org_id, alert.instance_id).place
+
+
 def at_least(severity: str) -> tuple[str, ...]:
     """The severities that are no less than this one."""
     return SEVERITIES[SEVERITIES.index(severity) :]
@@ -115,7 +122,7 @@ def page(
     db: Session,
     org_id: str,
     *,
-    teams: Teams,
+    scope: Within,
     severities: Collection[str],
     with_acknowledged: bool,
     limit: int,
@@ -125,7 +132,9 @@ def page(
     rows = select(Alert).where(Alert.org_id == org_id, Alert.severity.in_(severities))
     if not with_acknowledged:
         rows = rows.where(Alert.acknowledged_at.is_(None))
-    rows = of_teams(rows, Alert.team_id, teams)
+    if scope is not None:
+        theirs = Alert.instance_id.in_(in_scope.ids(org_id, scope))
+        rows = rows.where(or_(Alert.team_id.in_(scope.teams), theirs))
     return pages.keyset(db, rows, Alert.id, limit=limit, after=after)
 
 

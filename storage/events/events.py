@@ -25,9 +25,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import identifiers
-from storage.access.teams import Teams, of_teams
+from storage.access.scopes import Within
 from storage.columns import DatabaseClock, Json, Owned, Record
-from storage.instances.instances import Instance
+from storage.instances import in_scope
 from storage.lookups import delete_oldest
 from storage.prepared import Insertion
 
@@ -75,18 +75,17 @@ def append(
 
 
 def after(
-    db: Session, org_id: str, seq: int, *, teams: Teams, limit: int, instance_id: str | None = None
+    db: Session, org_id: str, seq: int, *, scope: Within, limit: int, instance_id: str | None = None
 ) -> list[Event]:
-    """Those that follow the number, in their order: of the instance, or of all of these teams.
+    """Those that follow the number, in their order: of the instance, or of all in the scope.
 
-    What concerns no instance is for those who see every team.
+    What concerns no instance is for those who see all of the organization.
     """
     rows = select(Event).where(Event.org_id == org_id, Event.seq > seq)
     if instance_id is not None:
         rows = rows.where(Event.instance_id == instance_id)
-    elif teams is not None:
-        theirs = select(Instance.id).where(Instance.org_id == org_id)
-        rows = rows.where(Event.instance_id.in_(of_teams(theirs, Instance.team_id, teams)))
+    elif scope is not None:
+        rows = rows.where(Event.instance_id.in_(in_scope.ids(org_id, scope)))
     return list(db.scalars(rows.order_by(Event.seq).limit(limit)))
 
 

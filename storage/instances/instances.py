@@ -14,13 +14,15 @@ from sqlalchemy import (
     Select,
     bindparam,
     func,
+    or_,
     select,
     text,
 )
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import pages
-from storage.access.teams import Teams, of_teams, owning_team
+from storage.access.scopes import NOWHERE, RecordPlace, Within
+from storage.access.teams import owning_team
 from storage.columns import DatabaseClock, Json, Owned, Record, is_among, one_of
 from storage.errors import RecordNotFound, StateConflict
 from storage.lookups import by_key
@@ -145,6 +147,10 @@ class Instance(Owned, Record):
             raise StateConflict(f"cannot {verb} an instance that is {self.status}{going}")
 
     # What callers ask.
+
+    @property
+    def place(self) -> RecordPlace:
+        return RecordPlace(self.team_id, self.project_id, self.id)
 
     def pause(self) -> None:
         self._move("pause", {"running"}, "pausing")
@@ -315,15 +321,16 @@ def fetch(db: Session, org_id: str, instance_id: str, *, lock: bool = False) -> 
 
 
 @functools.cache
-def _pages(filters: frozenset[str], of_teams: bool, is_first: bool) -> Prepared:
+def _pages(filters: frozenset[str], in_scope: bool, is_first: bool) -> Prepared:
     """The query of such pages, built once. Rows of columns are had for half of what records are."""
     columns = (getattr(Instance, each.key) for each in Instance.__mapper__.column_attrs)
     rows: Select[Any] = select(*columns).where(Instance.org_id == bindparam("org_id"))
     rows = rows.where(*(getattr(Instance, name) == bindparam(name) for name in sorted(filters)))
     if "status" not in filters:
         rows = rows.where(HOSTED, Instance.status.not_in(GONE))
-    if of_teams:
-        rows = rows.where(is_among(Instance.team_id, "teams"))
+    if in_scope:
+        parts = {"team_id": "teams", "project_id": "projects", "id": "instances"}
+        rows = rows.where(or_(*(is_among(getattr(Instance, a), b) for a, b in parts.items())))
     if not is_first:
         rows = rows.where(Instance.id < bindparam("after"))
     return Prepared(rows.order_by(Instance.id.desc()).limit(bindparam("limit", type_=Integer)))
@@ -333,27 +340,21 @@ def page(
     db: Session,
     org_id: str,
     *,
-    teams: Teams,
+    scope: Within,
     limit: int,
     after: str | None,
     **filters: str | None,
 ) -> Page[Any]:
-    """Those of these teams, newest first; deleted and erased ones only where asked for.
+    """Those in the scope, newest first; deleted and erased ones only where asked for.
 
     `filters` are values of `status`, `engine`, `project_id`, `name` and `branch_of`. What is found
     has the columns of an Instance, and cannot be changed.
     """
     given = {name: value for name, value in filters.items() if value is not None}
-    query = _pages(frozenset(given), teams is not None, after is None)
-    asked = {"org_id": org_id, "teams": list(teams or ()), "after": after, "limit": limit + 1}
+    query = _pages(frozenset(given), scope is not None, after is None)
+    asked: dict[str, Any] = {"org_id": org_id, "after": after, "limit": limit + 1}
+    asked |= {name: list(ids) for name, ids in vars(scope or NOWHERE).items()}
     return pages.cut(query.rows(db, **asked, **given), "id", limit)
-
-
-def live(db: Session, org_id: str, *, teams: Teams) -> list[Instance]:
-    """Every wanted instance of these teams of the organization, oldest first."""
-    rows = select(Instance).where(Instance.org_id == org_id, HOSTED, LIVE)
-    rows = of_teams(rows, Instance.team_id, teams)
-    return list(db.scalars(rows.order_by(Instance.id)))
 
 
 def in_statuses(db: Session, org_id: str, statuses: Iterable[str]) -> list[Instance]:

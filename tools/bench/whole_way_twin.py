@@ -24,7 +24,7 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from control.policy.permissions import granted, of_role
+from control.policy.permissions import DEFAULTS
 from control.policy.plans import PLANS
 from control.policy.sizes import SIZES
 from storage.access.api_keys import ApiKey
@@ -80,7 +80,7 @@ def admit(db: Session, token: str, org_id: str, permission: str) -> Caller:
         raise HTTPException(403, "suspended")
     if org.id != org_id:
         raise HTTPException(404, "not found")
-    rights = of_role(role) & granted(key.role, key.scopes)
+    rights = DEFAULTS.of_role(role) & DEFAULTS.granted(key.role, key.scopes)
     if permission not in rights:
         raise HTTPException(403, f"needs {permission}")
     return Caller(db, key, org, rights)

@@ -123,7 +123,7 @@ def test_it_goes_on_where_it_ended_over_20_disconnects(house: House, address: Ad
         writer.join()
     with house.database.read() as db:
         seq = events.newest(db, tenant.org_id)[0] - 3 * each
-        written = events.after(db, tenant.org_id, seq, teams=None, limit=3 * each)
+        written = events.after(db, tenant.org_id, seq, scope=None, limit=3 * each)
     assert found == [one.id for one in written]
     # None of them outlives its client.
     until(lambda: streams_open(house) == 0)

@@ -60,7 +60,7 @@ def list_projects(call: Call, limit: int, cursor: str | None = None) -> dict[str
     page = projects.page(
         call.db,
         call.org.id,
-        teams=call.teams,
+        scope=call.scope,
         limit=limit,
         after=position["after"] if position else None,
     )

@@ -4,9 +4,11 @@ import pytest
 from sqlalchemy import select
 
 from contract_tests.storage import tenants
+from contract_tests.storage.tenants import roles_in_teams
 from storage import tenancy
 from storage.access import memberships, organizations, projects, teams, users
 from storage.access.memberships import Membership
+from storage.access.scopes import NOWHERE, Scope
 from storage.access.teams import TeamMember
 from storage.database import Database
 from storage.errors import RecordNotFound
@@ -74,8 +76,8 @@ def test_roles_in_teams_are_those_of_the_member_alone(database: Database) -> Non
         db.add(TeamMember(team_id=everyone, user_id=ada.id, org_id=org_id, role="viewer"))
         db.add(TeamMember(**elsewhere, user_id=ada.id, role="admin"))
         db.flush()
-        assert teams.roles_of(db, first) == {everyone: "viewer"}
-        assert teams.roles_of(db, second) == {}
+        assert roles_in_teams(db, first) == {everyone: "viewer"}
+        assert roles_in_teams(db, second) == {}
         rows = select(Membership.user_id, teams.roles_of_member())
         found: dict[str, dict[str, str]] = dict(
             db.execute(rows.where(Membership.org_id == org_id)).tuples().all()
@@ -99,13 +101,15 @@ def test_projects_are_those_of_the_organization(database: Database) -> None:
         everyone = teams.everyone_of(tenant.org_id)
         assert made[0].team_id == everyone
         assert made[0].id.startswith("proj_")
-        page = projects.page(db, tenant.org_id, teams=None, limit=2, after=None)
+        page = projects.page(db, tenant.org_id, scope=None, limit=2, after=None)
         assert page.items == made[::-1]
-        rest = projects.page(db, tenant.org_id, teams=None, limit=2, after=page.next_after)
+        rest = projects.page(db, tenant.org_id, scope=None, limit=2, after=page.next_after)
         assert [one.id for one in rest.items] == [tenant.project_id]
-        nobodys = projects.page(db, tenant.org_id, teams=frozenset(), limit=2, after=None)
+        nobodys = projects.page(db, tenant.org_id, scope=NOWHERE, limit=2, after=None)
         assert nobodys.items == []
-        theirs = projects.page(db, tenant.org_id, teams=frozenset({everyone}), limit=9, after=None)
+        theirs = projects.page(
+            db, tenant.org_id, scope=Scope(teams=frozenset({everyone})), limit=9, after=None
+        )
         assert len(theirs.items) == 3
         assert organizations.is_slug_taken(db, organizations.fetch(db, other.org_id).slug)
         assert not organizations.is_slug_taken(db, "free")

@@ -3,7 +3,9 @@
 import pytest
 
 from contract_tests.storage import tenants
+from contract_tests.storage.tenants import roles_in_teams
 from storage.access import memberships, projects, team_members, teams, users
+from storage.access.scopes import RecordPlace
 from storage.access.teams import Team, TeamMember
 from storage.database import Database
 from storage.errors import RecordNotFound, StateConflict
@@ -19,7 +21,7 @@ def test_a_team_is_of_its_organization(database: Database) -> None:
         blue = teams.create(db, org_id, {"name": "Blue", "slug": "blue", "cost_centre": "1"})
         assert (blue.org_id, blue.cost_centre, blue.monthly_budget_cents) == (org_id, "1", None)
         assert blue.id.startswith("team_")
-        assert (blue.team_id, blue.is_default) == (blue.id, False)
+        assert (blue.place, blue.is_default) == (RecordPlace(blue.id), False)
         assert teams.fetch(db, org_id, blue.id) is blue
         assert teams.fetch(db, org_id, teams.everyone_of(org_id)).is_default
         for where, wanted in ((other, blue.id), (org_id, teams.everyone_of(other)), (org_id, "x")):
@@ -149,7 +151,7 @@ def test_the_roles_in_a_team_go_with_it(database: Database) -> None:
         for each in (blue, red):
             team_members.put(db, each, member, "viewer")
         teams.delete(db, blue)
-        assert teams.roles_of(db, member) == {red.id: "viewer"}
+        assert roles_in_teams(db, member) == {red.id: "viewer"}
         assert db.get(Team, blue.id) is None
         assert db.get(TeamMember, (red.id, ada.id)) is not None
 

@@ -8,6 +8,7 @@ from sqlalchemy import select
 
 from contract_tests.storage import tenants
 from contract_tests.storage.query_plans import query_plans
+from storage.access.scopes import NOWHERE, Scope
 from storage.data import backup_settings, backups, restores
 from storage.data.backups import STATUSES, Backup
 from storage.data.restores import Restore
@@ -276,17 +277,17 @@ def test_health_counts_the_slots_of_a_month_and_of_teams(database: Database) -> 
         gone.expire("over")
         theirs.started_at = gone.started_at = begins - timedelta(2)
         db.flush()
-        of_all = backups.ended_between(db, tenant.org_id, begins, ends, teams=None)
+        of_all = backups.ended_between(db, tenant.org_id, begins, ends, scope=None)
         assert of_all == (2, 1, 2)
-        own = frozenset({instance.team_id})
-        assert backups.ended_between(db, tenant.org_id, begins, ends, teams=own) == of_all
-        nobodys = frozenset[str]()
-        assert backups.ended_between(db, tenant.org_id, begins, ends, teams=nobodys) == (0, 0, 0)
-        oldest = backups.oldest_restorable(db, tenant.org_id, teams=own)
+        own = Scope(frozenset({instance.team_id}))
+        assert backups.ended_between(db, tenant.org_id, begins, ends, scope=own) == of_all
+        nobodys = NOWHERE
+        assert backups.ended_between(db, tenant.org_id, begins, ends, scope=nobodys) == (0, 0, 0)
+        oldest = backups.oldest_restorable(db, tenant.org_id, scope=own)
         assert oldest == begins
-        assert backups.oldest_restorable(db, tenant.org_id, teams=None) == begins
-        assert backups.oldest_restorable(db, other.org_id, teams=None) == theirs.started_at
-        assert backups.oldest_restorable(db, tenant.org_id, teams=nobodys) is None
+        assert backups.oldest_restorable(db, tenant.org_id, scope=None) == begins
+        assert backups.oldest_restorable(db, other.org_id, scope=None) == theirs.started_at
+        assert backups.oldest_restorable(db, tenant.org_id, scope=nobodys) is None
 
 
 def test_a_schedule_looks_at_no_more_than_the_newest_and_the_oldest(database: Database) -> None:

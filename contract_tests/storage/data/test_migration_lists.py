@@ -9,7 +9,8 @@ from sqlalchemy import inspect
 from sqlalchemy.orm import Session
 
 from contract_tests.storage import tenants
-from storage.access.teams import Team, Teams, everyone_of
+from storage.access.scopes import NOWHERE, Scope, Within
+from storage.access.teams import Team, everyone_of
 from storage.catalogue import cells
 from storage.data import migrations
 from storage.data.migrations import Migration, WatchedMigration
@@ -83,9 +84,9 @@ def test_pages_of_an_organization_are_those_of_some_teams_and_of_one_status(
         made(db, tenants.instance(db, foreign))
     with database.read() as db:
 
-        def found(teams: Teams = None, status: str | None = None, **place: Any) -> list[str]:
+        def found(scope: Within = None, status: str | None = None, **place: Any) -> list[str]:
             asked = {"limit": 9, "after": None, **place}
-            page = migrations.page_of_org(db, tenant.org_id, teams=teams, status=status, **asked)
+            page = migrations.page_of_org(db, tenant.org_id, scope=scope, status=status, **asked)
             return [each.id for each in page.items]
 
         assert found() == [third, second, first]
@@ -93,10 +94,10 @@ def test_pages_of_an_organization_are_those_of_some_teams_and_of_one_status(
         assert found(after=third) == [second, first]
         assert found(status="failed") == [second, first]
         assert found(status="cancelled") == []
-        assert found(frozenset({"team_two"})) == [third, second]
-        assert found(frozenset({"team_two"}), "copying") == [third]
-        assert found(frozenset({everyone_of(tenant.org_id)})) == [first]
-        assert found(frozenset()) == []
+        assert found(Scope(frozenset({"team_two"}))) == [third, second]
+        assert found(Scope(frozenset({"team_two"})), "copying") == [third]
+        assert found(Scope(frozenset({everyone_of(tenant.org_id)}))) == [first]
+        assert found(NOWHERE) == []
 
 
 def test_a_way_back_is_the_instances_own(database: Database) -> None:

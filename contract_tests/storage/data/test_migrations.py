@@ -269,7 +269,7 @@ def test_no_query_reads_them_all(database: Database) -> None:
             migrations.unfinished(db, instance)
             migrations.page(db, instance, limit=5, after=None)
             migrations.page_of_org(
-                *(db, instance.org_id), teams=None, limit=5, after=None, status=None
+                *(db, instance.org_id), scope=None, limit=5, after=None, status=None
             )
             migrations.watched(db, instance.cell_id, after="", limit=5)
             migrations.watched_cells(db)

@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy.orm import Session
 
 from contract_tests.storage import tenants
+from storage.access.scopes import NOWHERE, Scope
 from storage.access.teams import Team, everyone_of
 from storage.database import Database
 from storage.errors import RecordNotFound
@@ -123,7 +124,7 @@ def test_alerts_are_listed_by_what_is_asked_of_them(database: Database) -> None:
     with database.read() as db:
 
         def found(**asked: Any) -> list[str]:
-            every = {"teams": None, "severities": alerts.SEVERITIES, "with_acknowledged": True}
+            every = {"scope": None, "severities": alerts.SEVERITIES, "with_acknowledged": True}
             page = alerts.page(db, tenant.org_id, **{**every, "limit": 9, "after": None, **asked})
             return [each.id for each in page.items]
 
@@ -133,9 +134,9 @@ def test_alerts_are_listed_by_what_is_asked_of_them(database: Database) -> None:
         assert found(with_acknowledged=False) == [warning, info]
         assert found(severities=["info", "critical"]) == [worst, info]
         assert found(severities=[]) == []
-        assert found(teams=frozenset({"team_two"})) == [worst]
-        assert found(teams=frozenset({everyone_of(tenant.org_id)})) == [warning, info]
-        assert found(teams=frozenset()) == []
+        assert found(scope=Scope(frozenset({"team_two"}))) == [worst]
+        assert found(scope=Scope(frozenset({everyone_of(tenant.org_id)}))) == [warning, info]
+        assert found(scope=NOWHERE) == []
 
 
 def test_the_oldest_are_forgotten_first_and_so_many_at_once(database: Database) -> None:
@@ -149,7 +150,7 @@ def test_the_oldest_are_forgotten_first_and_so_many_at_once(database: Database) 
         kept = alerts.page(
             db,
             instance.org_id,
-            teams=None,
+            scope=None,
             severities=alerts.SEVERITIES,
             with_acknowledged=True,
             limit=9,

@@ -8,6 +8,7 @@ from sqlalchemy import select
 
 from contract_tests.storage import tenants
 from storage.access import projects, teams
+from storage.access.scopes import Scope
 from storage.access.teams import Team
 from storage.database import Database
 from storage.events import events
@@ -27,7 +28,7 @@ def append(database: Database, org_id: str) -> str:
 
 def read(database: Database, org_id: str, seq: int = 0) -> list[Event]:
     with database.read() as db:
-        return events.after(db, org_id, seq, teams=None, limit=1000)
+        return events.after(db, org_id, seq, scope=None, limit=1000)
 
 
 def test_one_that_was_made_first_and_committed_last_is_the_last(
@@ -99,7 +100,7 @@ def test_events_are_those_of_one_instance_or_of_all(database: Database, org_id: 
     def found(instance_id: str | None, seq: int = 0, limit: int = 9) -> list[str | None]:
         with database.read() as db:
             rows = events.after(
-                db, tenant.org_id, seq, teams=None, limit=limit, instance_id=instance_id
+                db, tenant.org_id, seq, scope=None, limit=limit, instance_id=instance_id
             )
             return [row.instance_id for row in rows]
 
@@ -129,7 +130,7 @@ def test_who_sees_some_teams_sees_what_happens_to_their_instances(database: Data
 
     def found(*of: str) -> list[str | None]:
         with database.read() as db:
-            rows = events.after(db, tenant.org_id, 0, teams=frozenset(of), limit=9)
+            rows = events.after(db, tenant.org_id, 0, scope=Scope(frozenset(of)), limit=9)
             return [row.instance_id for row in rows]
 
     assert found() == []

@@ -6,11 +6,12 @@ import pytest
 
 from contract_tests.storage import tenants
 from storage.access import projects, teams
-from storage.access.teams import Team, Teams
+from storage.access.scopes import NOWHERE, Scope, Within
+from storage.access.teams import Team
 from storage.catalogue import cells
 from storage.database import Database
 from storage.errors import RecordNotFound, StateConflict
-from storage.instances import allocations, changes, instances, of_projects
+from storage.instances import allocations, changes, in_scope, instances, of_projects
 from storage.instances.instances import Instance
 
 GB = 10**9
@@ -155,12 +156,14 @@ def test_instances_are_listed_by_what_is_asked_of_them(database: Database) -> No
         elsewhere.cell_id = "cell_a"
         db.flush()
         two, org_id, cell_id = second.id, tenant.org_id, tenant.cell_id
-    everyones = frozenset({teams.everyone_of(org_id)})
+    everyones = Scope(frozenset({teams.everyone_of(org_id)}))
 
     with database.read() as db:
 
-        def page(teams: Teams = None, after: str | None = None, **filters: str | None) -> list[str]:
-            found = instances.page(db, org_id, teams=teams, limit=9, after=after, **filters)
+        def page(
+            scope: Within = None, after: str | None = None, **filters: str | None
+        ) -> list[str]:
+            found = instances.page(db, org_id, scope=scope, limit=9, after=after, **filters)
             return [one.id for one in found.items]
 
         def ids(found: list[Instance]) -> list[str]:
@@ -170,11 +173,11 @@ def test_instances_are_listed_by_what_is_asked_of_them(database: Database) -> No
         assert page(name=None) == [two, first]
         assert page(after=two) == [first]
         assert page(everyones) == [first]
-        assert page(frozenset()) == []
+        assert page(NOWHERE) == []
         assert page(project_id=project.id) == page(branch_of=first) == [two]
         assert page(status="deleted") == [third]
-        assert ids(instances.live(db, org_id, teams=None)) == [first, two]
-        assert ids(instances.live(db, org_id, teams=everyones)) == [first]
+        assert ids(in_scope.live(db, org_id, scope=None)) == [first, two]
+        assert ids(in_scope.live(db, org_id, scope=everyones)) == [first]
         assert ids(instances.in_statuses(db, org_id, ["deleted", "running", "erased"])) == [
             first, third,
         ]  # fmt: skip
@@ -187,3 +190,26 @@ def test_instances_are_listed_by_what_is_asked_of_them(database: Database) -> No
         of_projects.leave_project(db, org_id, tenant.project_id)
         assert db.get_one(Instance, erased).project_id is None
         assert db.get_one(Instance, first).project_id == tenant.project_id
+
+
+def test_a_scope_is_of_teams_and_of_projects_and_of_instances(database: Database) -> None:
+    with database.write() as db:
+        tenant, other = tenants.make(db), tenants.make(db)
+        org_id = tenant.org_id
+        project = projects.create(db, org_id, name="second", slug="second")
+        first, two, three = (tenants.instance(db, tenant, status="running") for _ in range(3))
+        two.project_id = project.id
+        foreign = tenants.instance(db, other, status="running")
+        ids = first.id, two.id, three.id
+        asked = {
+            Scope(projects=frozenset({project.id})): [two.id],
+            Scope(instances=frozenset({first.id, foreign.id})): [first.id],
+            Scope(projects=frozenset({project.id}), instances=frozenset({first.id})): [*ids[:2]],
+            Scope(frozenset({first.team_id})): [*ids],
+            NOWHERE: [],
+        }
+        db.flush()
+        for scope, expected in asked.items():
+            found = instances.page(db, org_id, scope=scope, limit=9, after=None).items
+            assert [one.id for one in reversed(found)] == expected
+            assert [one.id for one in in_scope.live(db, org_id, scope=scope)] == expected

@@ -12,14 +12,13 @@ from typing import Any, Final
 import structlog
 from sqlalchemy.orm import Session
 
+from control.access import role_holders
 from control.cells.answer_checks import Answer
 from control.cells.client import CellClient, CellRefused
-from control.policy import permissions, rights
-from control.policy.rights import NOTHING, Rights
+from control.policy.rights import NOTHING, Rights, combined
 from control.work import Operation, Schedule, workflow
 from control.workflows.catalogue.cells import cell_of, left_to_the_next_turn
 from control.workflows.instances.fault_isolation import isolated
-from storage.access import memberships, teams
 from storage.access.api_keys import ApiKey
 from storage.access.sessions import UserSession
 from storage.database import Database, now
@@ -114,7 +113,7 @@ def _is_held(db: Session, instance: Instance, holder: str, kind: str, at: dateti
     permission = PERMISSIONS.get(kind)
     if permission is None:
         return False
-    return _rights(db, instance.org_id, holder, at).has(permission, instance)
+    return _rights(db, instance.org_id, holder, at).has(permission, instance.place)
 
 
 def _rights(db: Session, org_id: str, holder: str, moment: datetime) -> Rights:
@@ -124,16 +123,12 @@ def _rights(db: Session, org_id: str, holder: str, moment: datetime) -> Rights:
     if proof is None or not proof.is_live(moment) or (key is not None and key.org_id != org_id):
         return NOTHING
     user_id = key.created_by if key is not None else session.user_id if session else ""
-    membership = memberships.find(db, org_id, user_id)
-    if membership is None:
-        return NOTHING
-    held = rights.of_member(
-        membership.role,
-        teams.roles_of(db, membership),
-        everyone=teams.everyone_of(org_id),
-        teams_only=membership.teams_only,
-    )
-    return held if key is None else held.cut(permissions.granted(key.role, key.scopes))
+    member = role_holders.of_member(db, org_id, user_id)
+    if member is None:
+        granted = role_holders.of_support(db, org_id, user_id, moment) if session else []
+        return combined(granted)
+    held = member.rights
+    return held if key is None else held.cut(member.sets.granted(key.role, key.scopes))
 
 
 SCHEDULE: Final = Schedule("access", end_urls, every_s=URLS_EVERY_S, lanes=_lanes)

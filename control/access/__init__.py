@@ -1,0 +1,1 @@
+"""What people and programs may do in an organization, from what its records say."""

@@ -1,0 +1,42 @@
+"""Why somebody can do something, or cannot, in a sentence."""
+
+from typing import Any
+
+Body = dict[str, Any]
+
+
+def told(permission: str | None, by: list[Body], *, elsewhere: bool) -> Body:
+    """As the document has it: whether they have it, by what, and the same as a sentence."""
+    return {
+        "permission": permission,
+        "allowed": permission is None or bool(by),
+        "by": by,
+        "explanation": sentence(permission, by, elsewhere=elsewhere),
+    }
+
+
+def sentence(permission: str | None, by: list[Body], *, elsewhere: bool) -> str:
+    """`by` as the document has it; `elsewhere`: something gives it, but not where it is asked."""
+    if permission is None:
+        return "Allowed: everybody who is signed in can call this operation."
+    if by:
+        return f"Allowed: {permission} is held by {' and '.join(map(_held_by, by))}."
+    if elsewhere:
+        return (
+            f"Not allowed: they have {permission} in another team or project, and not here. A role"
+            " with it in this team or project, or in the whole organization, would allow it."
+        )
+    return (
+        f"Not allowed: none of their roles has {permission}. A role with it in the team, in the"
+        " project or in the whole organization would allow it."
+    )
+
+
+def _held_by(one: Body) -> str:
+    kind = "custom role" if one["source"] == "custom_role" else "role"
+    named = f"the {kind} {one['role']}"
+    if one["project_id"] is not None:
+        return f"{named} in the project {one['project_id']}"
+    if one["team_id"] is not None:
+        return f"{named} in the team {one['team_id']}"
+    return f"{named} in the organization"

@@ -1,0 +1,1 @@
+"""Roles that organizations make and give, service accounts, and access for support."""

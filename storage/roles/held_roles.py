@@ -1,0 +1,38 @@
+"""All that an organization's records say of a member, in one row."""
+
+from typing import Any, Final
+
+from sqlalchemy import bindparam, select
+from sqlalchemy.orm import Session
+
+from storage import tenancy
+from storage.access import teams
+from storage.access.memberships import Membership
+from storage.access.organizations import Organization
+from storage.prepared import Prepared
+from storage.roles import project_members, roles
+
+COLUMNS: Final = (
+    Membership.role,
+    Membership.teams_only,
+    teams.roles_of_member(),
+    roles.assigned_to_member(),
+    project_members.roles_of_member(),
+)
+"""Of the membership of a query: role, whether in teams only, roles in teams, custom ones, projects.
+
+Each of the last three is an object by ids; null or empty where there is none.
+"""
+_OF_MEMBER: Final = Prepared(
+    select(*COLUMNS, Organization.role_sets)
+    .select_from(Membership)
+    .join(Organization, Organization.id == Membership.org_id)
+    .where(Membership.org_id == bindparam("org_id"), Membership.user_id == bindparam("user_id"))
+)
+
+
+def find(db: Session, org_id: str, user_id: str) -> tuple[Any, ...] | None:
+    """`COLUMNS`, and what the organization's predefined roles hold; None for no member."""
+    with tenancy.across(db, "asked for by the organization's id, also before one is entered"):
+        row: tuple[Any, ...] | None = _OF_MEMBER.one_or_none(db, org_id=org_id, user_id=user_id)
+    return row
