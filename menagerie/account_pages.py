@@ -112,7 +112,11 @@ class RequestApi:
                 headers.append((name.encode(), value.encode("latin-1")))
         asked = _ask(self._app, self._inner_scope(method, path, headers), sent)
         answering = asyncio.run_coroutine_threadsafe(asked, self._loop)
-        return answering.result(_API_ANSWERS_WITHIN_S)
+        try:
+            return answering.result(_API_ANSWERS_WITHIN_S)
+        except TimeoutError:
+            answering.cancel()
+            raise
 
     def _inner_scope(self, method: str, path: str, headers: list[Any]) -> dict[str, Any]:
         plain, _, query = path.partition("?")
@@ -130,7 +134,7 @@ class RequestApi:
 
 
 async def _ask(app: AsgiApp, scope: dict[str, Any], body: bytes) -> ApiAnswer:
-    events: list[dict[str, Any]] = []
+    messages: list[dict[str, Any]] = []
     unread = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive() -> dict[str, Any]:
@@ -140,14 +144,16 @@ async def _ask(app: AsgiApp, scope: dict[str, Any], body: bytes) -> ApiAnswer:
         await asyncio.Event().wait()
         return {"type": "http.disconnect"}
 
-    async def send(event: dict[str, Any]) -> None:
-        events.append(event)
+    async def send(message: dict[str, Any]) -> None:
+        messages.append(message)
 
     await app(scope, receive, send)
-    content = b"".join(event.get("body", b"") for event in events[1:])
-    headers = {name.lower(): value for name, value in events[0]["headers"]}
+    content = b"".join(message.get("body", b"") for message in messages[1:])
+    headers = {name.lower(): value for name, value in messages[0]["headers"]}
     found = orjson.loads(content) if content else {}
-    return ApiAnswer(events[0]["status"], found, headers.get(b"retry-after", b"").decode("latin-1"))
+    return ApiAnswer(
+        messages[0]["status"], found, headers.get(b"retry-after", b"").decode("latin-1")
+    )
 
 
 def _notice(problem: Problem) -> asgi.Written:

@@ -47,7 +47,7 @@ def environ_of(scope: Any, root: str, *, path: str, address: str, scheme: str) -
     return environ
 
 
-def give_body(environ: dict[str, Any], body: bytes) -> None:
+def give_body(environ: dict[str, Any], body: bytes | bytearray) -> None:
     environ["wsgi.input"] = io.BytesIO(body)
     environ["CONTENT_LENGTH"] = str(len(body))
 

@@ -11,6 +11,7 @@ from contract_tests.api.harness import House
 
 HOST = "localhost:8080"
 ADDRESS = "203.0.113.7"
+FORM = "application/x-www-form-urlencoded"
 _HOPS_MAX = 5
 
 
@@ -110,25 +111,22 @@ class Browser:
     def get(self, path: str, **headers: str) -> Page:
         return self._follow("GET", path, headers=headers)
 
-    def send(self, page: Page, button: str, *, follow: bool = True, **typed: str) -> Page:
+    def send(self, page: Page, button: str, **typed: str) -> Page:
         form = page.form(button)
         assert form.method == "post"
-        return self.post(form.action, {**form.values, **typed}, follow=follow)
+        return self.post(form.action, {**form.values, **typed})
 
-    def post(
-        self, path: str, values: dict[str, str], *, follow: bool = True, **headers: str
-    ) -> Page:
+    def post(self, path: str, values: dict[str, str], **headers: str) -> Page:
         given = {
-            "Content-Type": "application/x-www-form-urlencoded",
+            "Content-Type": FORM,
             "Sec-Fetch-Site": "same-origin",
             **{name.replace("_", "-"): value for name, value in headers.items()},
         }
-        method = self._follow if follow else self._ask
-        return method("POST", path, content=urlencode(values), headers=given)
+        return self._follow("POST", path, content=urlencode(values), headers=given)
 
     def as_request(self, path: str, values: dict[str, str]) -> tuple[Any, ...]:
         """For `House.together`."""
-        headers = {**self._headers(), "Content-Type": "application/x-www-form-urlencoded"}
+        headers = {**self._headers(), "Content-Type": FORM}
         headers["Sec-Fetch-Site"] = "same-origin"
         options = {"headers": headers, "content": urlencode(values), "address": self._address}
         return "POST", path, None, options

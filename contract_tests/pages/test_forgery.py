@@ -1,48 +1,17 @@
 """Forms, cookies and addresses that somebody else has made."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from contract_tests.api.harness import PASSWORD, House
-from contract_tests.api.oracle import document
-from contract_tests.pages.browsing import Browser
+from contract_tests.pages.browsing import FORM, Browser
+from contract_tests.pages.houses import another
 from contract_tests.pages.test_walks import INVITE, SIGN_IN, START, invited, signed_in
-from control.boundary.rates import make_limiter
 from control.settings import RateLimits
-from menagerie.composition import build_app
-from menagerie.settings import Settings
 
 OUT_OF_DATE = "This form is out of date"
 EVERY_PAGE = (SIGN_IN, f"{INVITE}?token=mi_{'a' * 49}", f"{START}nowhere", START)
-
-
-@contextmanager
-def another(
-    house: House, folder: Path, *, rates: RateLimits | None = None, **chosen: Any
-) -> Iterator[House]:
-    """The house with other settings, on the same database."""
-    settings = Settings(home=folder, dev=True, **chosen)
-    known = replace(
-        house.services.settings,
-        base_url=settings.api_url,
-        rate_limits=rates is not None,
-        rates=rates or RateLimits(),
-        trusted_proxies=settings.trusted_proxies,
-    )
-    limiter = make_limiter("memory", known, house.database)
-    services = replace(house.services, settings=known, limiter=limiter)
-    before = house.app, house.services
-    house.app, house.services = build_app(settings, services, document=document()), services
-    try:
-        yield house
-    finally:
-        house.app.threads.stop()
-        house.app, house.services = before
 
 
 def test_every_page_is_kept_nowhere_shown_in_no_frame_and_runs_no_script(
@@ -98,7 +67,7 @@ def test_an_old_browser_is_believed_by_its_origin(house: House, browser: Browser
         ("http://localhost:8080", 303),
     ):
         form = browser.get(SIGN_IN).form("Sign in")
-        headers = {"Content-Type": "application/x-www-form-urlencoded", "Origin": origin}
+        headers = {"Content-Type": FORM, "Origin": origin}
         page = browser.ask_as_is("POST", form.action, {**form.values, **typed}, headers)
         assert page.status == status, origin
         browser.cookies.pop("menagerie-session", None)
@@ -107,7 +76,7 @@ def test_an_old_browser_is_believed_by_its_origin(house: House, browser: Browser
 def test_a_form_works_in_the_browser_alone_that_it_was_given_to(
     house: House, browser: Browser
 ) -> None:
-    """Else somebody could sign a visitor in to an account of theirs, and read what they do there."""
+    """Else somebody could sign others in to an account of theirs, and read what they do."""
     typed = {"email": house.person().email, "password": PASSWORD}
     theirs = Browser(house).get(SIGN_IN).form("Sign in")
     for cookies in ({}, {"menagerie-form": "x"}, {"menagerie-form": ""}):
@@ -128,7 +97,10 @@ def test_a_form_of_before_the_sign_in_works_no_more_after_it(
     page = signed_in(browser, person)
     assert browser.post("/account/sign-out", before.values).status == 403
     for form in page.forms:
-        assert browser.post(form.action, {**form.values, "proof": before.values["proof"]}).status == 403
+        assert (
+            browser.post(form.action, {**form.values, "proof": before.values["proof"]}).status
+            == 403
+        )
     assert browser.get(START).title == "Your account"
     assert len(house.get("/v1/sessions", person.session).json()["items"]) == 2
 
@@ -147,7 +119,14 @@ def test_what_changes_something_is_asked_for_by_no_link(house: House, browser: B
 
 @pytest.mark.parametrize(
     "after",
-    ["https://evil.example", "//evil.example", "/\\evil.example", "../v1/me", "javascript:x", "code"],
+    [
+        "https://evil.example",
+        "//evil.example",
+        "/\\evil.example",
+        "../v1/me",
+        "javascript:x",
+        "code",
+    ],
 )
 def test_nobody_is_led_elsewhere_after_signing_in(
     house: House, browser: Browser, after: str
@@ -245,7 +224,7 @@ def test_with_https_cookies_are_of_this_host_alone(house: House, tmp_path: Path)
         assert browser.cookies.keys() == {"__Host-menagerie-form"}
         typed = {**form.values, "email": there.person().email, "password": PASSWORD}
         # The proxy takes the path off that its clients see.
-        page = browser.post("/account/sign-in", typed, follow=False)
+        page = browser.ask_as_is("POST", SIGN_IN, typed, {"Content-Type": FORM})
         assert page.response.headers["location"] == "/databases/account/"
         assert browser.cookies.keys() == {"__Host-menagerie-session"}
         assert "/databases/account/static/" in browser.get(START).response.text
@@ -297,9 +276,7 @@ def test_sign_ins_by_pages_count_by_the_address_of_the_browser(
         assert int(page.response.headers["retry-after"]) > 0
 
 
-def test_a_session_is_shown_with_the_address_of_the_browser(
-    house: House, tmp_path: Path
-) -> None:
+def test_a_session_is_shown_with_the_address_of_the_browser(house: House, tmp_path: Path) -> None:
     with another(house, tmp_path, trusted_proxies=("10.0.0.0/8",)) as there:
         browser = Browser(there, address="10.0.0.1", forwarded_for="198.51.100.7, 203.0.113.99")
         page = signed_in(browser, there.person())
@@ -339,9 +316,7 @@ def test_forms_that_are_sent_at_once_leave_one_account(house: House) -> None:
     browser = Browser(house)
     form = browser.get(link).form("Create account and join")
     typed = {**form.values, "name": "Crowd", "password": "staple-of-nine-oaks"}
-    requests = [
-        browser.as_request(form.action, {**typed, "key": f"{n:022}"}) for n in range(20)
-    ]
+    requests = [browser.as_request(form.action, {**typed, "key": f"{n:022}"}) for n in range(20)]
     answers = house.together(*requests)
     statuses = sorted(answer.status_code for answer in answers)
     assert statuses.count(303) == 1

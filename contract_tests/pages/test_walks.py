@@ -60,7 +60,7 @@ def test_the_letter_of_an_invite_leads_to_an_account(house: House, browser: Brow
     again = browser.send(page, "Create account and join", name="", password="short")
     assert again.status == 422
     assert again.errors() == {
-        "name": "Must have at least 1 character.",
+        "name": "Enter your name.",
         "password": "Must have at least 12 characters.",
     }
     assert again.texts["title"].startswith("Error: ")
@@ -68,7 +68,7 @@ def test_the_letter_of_an_invite_leads_to_an_account(house: House, browser: Brow
     page = browser.send(again, "Create account and join", **given)
     assert page.path == f"{START}?done=account"
     assert "Analytical &lt;b&gt;Engines&lt;/b&gt;" in page.response.text
-    assert "developer, plan team" in page.response.text
+    assert "Your role: developer. Plan: team." in page.response.text
     me = house.get("/v1/me", browser.cookies["menagerie-session"]).json()
     assert me["user"]["email"] == "grace@example.com"
     other = Browser(house)
@@ -104,7 +104,7 @@ def test_somebody_with_an_account_signs_in_and_accepts(house: House, browser: Br
     assert person.email in page.response.text
     page = browser.send(page, "Join the organization")
     assert page.texts["status"] == "You are a member of the organization now."
-    assert "auditor, plan team" in page.response.text
+    assert "Your role: auditor. Plan: team." in page.response.text
 
 
 def test_an_invite_of_somebody_else_is_accepted_with_another_account(
@@ -143,6 +143,13 @@ def test_links_of_invites_that_are_no_more(house: House, browser: Browser) -> No
         page = browser.get(f"{INVITE}{wrong}")
         assert (page.status, page.title) == (404, "This link is incomplete")
     given = {"name": "Nobody", "password": NEW_PASSWORD}
+    part = f"{INVITE}?token=mi_{'a' * 20}"
+    page = browser.send(browser.get(part), "Create account and join", **given)
+    assert (page.status, page.title) == (404, "This link is incomplete")
+    signed_in(other := Browser(house), house.person())
+    page = other.send(other.get(part), "Join the organization")
+    assert (page.status, page.forms[1:]) == (404, [])
+    assert page.texts["alert"].startswith("There is no such invitation.")
     page = browser.get(f"{INVITE}?token=mi_{'a' * 49}")
     page = browser.send(page, "Create account and join", **given)
     assert page.status == 404
@@ -174,6 +181,7 @@ def test_the_second_factor_is_set_up_asked_for_and_removed(house: House, browser
     browser = Browser(house)
     page = signed_in(browser, person)
     assert (page.path, page.title) == ("/account/code", "Enter a code")
+    assert browser.get(page.links["Continue without a code"]).path == START
     assert browser.send(page, "Continue", code="12").errors()["code"] == (
         "Must be the six digits that the authenticator app shows."
     )

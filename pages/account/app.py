@@ -1,6 +1,6 @@
 """The account pages as one Flask app: its routes, its headers, and what it says of failures."""
 
-from typing import Final
+from typing import Any, Final
 
 from flask import Flask, Response, redirect, request, url_for
 from flask.typing import ResponseReturnValue
@@ -24,7 +24,6 @@ _BACK_TO: Final = {
     "enrol": "second-factor",
     "confirm": "second-factor",
     "remove": "second-factor",
-    "code": "code",
 }
 _TITLES: Final = {
     403: "This form is out of date",
@@ -61,7 +60,7 @@ def make_app(*, is_secure: bool) -> Flask:
     app.after_request(headers.add_without_scripts)
     app.register_error_handler(HTTPException, _failed)
     app.register_error_handler(forms.SignedOut, _signed_out)
-    app.register_error_handler(forms.Failed, _refused)
+    app.register_error_handler(forms.ApiRefused, _refused)
     _route(app)
     return app
 
@@ -87,13 +86,13 @@ def _route(app: Flask) -> None:
 def _signed_out(_error: forms.SignedOut) -> ResponseReturnValue:
     after = _BACK_TO.get(request.endpoint or "", "")
     token = request.form.get("token", "") if request.endpoint == "accept_invite" else ""
-    named = {"invite": token} if token else {"next": after} if after else {}
+    named: dict[str, Any] = {"invite": token} if token else {"next": after} if after else {}
     response = redirect(url_for("sign_in", **named), 303)
     cookies.drop(response)
     return response
 
 
-def _refused(refused: forms.Failed) -> ResponseReturnValue:
+def _refused(refused: forms.ApiRefused) -> ResponseReturnValue:
     answer = refused.answer
     text = wording.of_problem(answer.body, answer.retry_after)
     response, status = _notice(answer.status, text)

@@ -1,13 +1,13 @@
 """Where one goes after signing in: a page of ours by its name, or the invite; never a URL."""
 
 import re
-from typing import Final
+from typing import Any, Final
 
 from flask import redirect, request, url_for
 from werkzeug.wrappers import Response
 
 _INVITE: Final = re.compile(r"mi_[0-9A-Za-z]{8,100}")
-_PAGES: Final = {"second-factor": "second_factor", "code": "code"}
+_PAGES: Final = {"second-factor": "second_factor"}
 
 
 def invite_token(name: str = "invite") -> str:
@@ -16,7 +16,7 @@ def invite_token(name: str = "invite") -> str:
     return given if _INVITE.fullmatch(given) else ""
 
 
-def named() -> dict[str, str]:
+def named() -> dict[str, Any]:
     """What forms and links carry on of it."""
     if token := invite_token():
         return {"invite": token}

@@ -21,7 +21,7 @@ class SignedOut(Exception):  # noqa: N818 - a state, and nobody's fault
     """The browser has no session, or one that has ended."""
 
 
-class Failed(Exception):  # noqa: N818 - an answer, and no error of the pages
+class ApiRefused(Exception):  # noqa: N818 - an answer, and no error of the pages
     """The API does not do what a page needs; `answer` says why."""
 
     def __init__(self, answer: ApiAnswer) -> None:
@@ -30,7 +30,7 @@ class Failed(Exception):  # noqa: N818 - an answer, and no error of the pages
 
 
 @dataclass
-class Form:
+class PageForm:
     """`errors` are of fields by their names, and `failure` of the whole."""
 
     values: dict[str, str] = field(default_factory=dict)
@@ -72,20 +72,24 @@ def require_me() -> dict[str, Any]:
         raise SignedOut
     answer = call("GET", "/v1/me")
     if not answer.is_ok:
-        raise Failed(answer)
+        raise ApiRefused(answer)
     return answer.body
 
 
-def refused(answer: ApiAnswer, fields: Iterable[str], *, at: dict[str, str] | None = None) -> Form:
+def refused(
+    answer: ApiAnswer, fields: Iterable[str], *, at: dict[str, str] | None = None
+) -> PageForm:
     """The form again. A code of `at` is told at that field, as is what has a pointer to one."""
     fields = tuple(fields)
     text = wording.of_problem(answer.body, answer.retry_after)
-    form = Form(code=answer.code, status=answer.status, retry_after=answer.retry_after)
+    form = PageForm(code=answer.code, status=answer.status, retry_after=answer.retry_after)
     form.values = {name: request.form.get(name, "") for name in fields if name not in _SECRET}
     for error in answer.body.get("errors", ()):
         name = str(error.get("pointer", "")).removeprefix("/")
         if name in fields:
-            form.errors.setdefault(name, wording.sentence(str(error.get("message", ""))))
+            said = wording.sentence(str(error.get("message", "")))
+            is_empty = not request.form.get(name, "").strip()
+            form.errors.setdefault(name, wording.EMPTY.get(name, said) if is_empty else said)
     if (named := (at or {}).get(answer.code)) is not None:
         form.errors[named] = text
     if not form.errors:
@@ -93,9 +97,9 @@ def refused(answer: ApiAnswer, fields: Iterable[str], *, at: dict[str, str] | No
     return form
 
 
-def show(template: str, form: Form | None = None, **said: Any) -> Response:
+def show(template: str, form: PageForm | None = None, **said: Any) -> Response:
     """A page, with the form as it is; the status is that of what was refused."""
-    form = form or Form()
+    form = form or PageForm()
     said = {"form": form, "me": None, "proof": forgery.proof, **said}
     said["key"] = secrets.token_urlsafe(_KEY_BYTES)
     response = make_response(render_template(f"account/{template}", **said), form.status)

@@ -27,10 +27,10 @@ def end_session() -> ResponseReturnValue:
     return _page(me, forms.refused(answer, ()))
 
 
-def _page(me: dict[str, Any], form: forms.Form | None = None) -> ResponseReturnValue:
+def _page(me: dict[str, Any], form: forms.PageForm | None = None) -> ResponseReturnValue:
     sessions = forms.call("GET", f"/v1/sessions?limit={_MOST}")
     if not sessions.is_ok:
-        raise forms.Failed(sessions)
+        raise forms.ApiRefused(sessions)
     items = sessions.body["items"]
     # Its own first: it is the one that cannot be ended by mistake.
     items.sort(key=lambda session: not session["current"])

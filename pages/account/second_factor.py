@@ -9,6 +9,7 @@ from flask.typing import ResponseReturnValue
 from markupsafe import Markup
 
 from pages.account import forms
+from pages.account.api import ApiAnswer
 from pages.account.sign_in import typed_code
 
 _ENROLMENT: Final = re.compile(r"otpauth://totp/[!-~]{1,600}")
@@ -50,17 +51,17 @@ def remove() -> ResponseReturnValue:
     return redirect(url_for("second_factor", done="removed"), 303)
 
 
-def _refused(answer: forms.ApiAnswer, *fields: str) -> forms.Form:
+def _refused(answer: ApiAnswer, *fields: str) -> forms.PageForm:
     at = {"code_refused": "code", "password_refused": "password", "password_required": "password"}
     return forms.refused(answer, fields, at=at)
 
 
-def _page(me: dict[str, Any], form: forms.Form | None = None) -> ResponseReturnValue:
+def _page(me: dict[str, Any], form: forms.PageForm | None = None) -> ResponseReturnValue:
     done = request.args.get("done", "")
     return forms.show("second_factor.html", form, me=me, done=done)
 
 
-def _scan(me: dict[str, Any], uri: str, form: forms.Form | None = None) -> ResponseReturnValue:
+def _scan(me: dict[str, Any], uri: str, form: forms.PageForm | None = None) -> ResponseReturnValue:
     found = _SECRET.search(uri)
     secret = found.group(1) if found else ""
     groups = " ".join(secret[at : at + 4] for at in range(0, len(secret), 4))

@@ -7,6 +7,7 @@ from flask.typing import ResponseReturnValue
 from werkzeug.wrappers import Response
 
 from pages.account import cookies, destinations, forms
+from pages.account.api import ApiAnswer
 
 FIELDS: Final = ("email", "password")
 
@@ -51,14 +52,16 @@ def typed_code() -> str:
     return "".join(request.form.get("code", "").split())
 
 
-def open_session(email: str, password: str, purpose: str = "") -> tuple[forms.ApiAnswer, str]:
+def open_session(email: str, password: str, purpose: str = "") -> tuple[ApiAnswer, str]:
     """What the API said, and the token of the new session; the browser's former one ends."""
     body = {"email": email, "password": password}
     answer = forms.call_as("", "POST", "/v1/sessions", body=body, key=forms.sent_key(purpose))
     if not answer.is_ok:
         return answer, ""
-    _end_session()
-    return answer, str(answer.body["token"])
+    token = str(answer.body["token"])
+    if token != cookies.session_token():
+        _end_session()
+    return answer, token
 
 
 def _open_session() -> ResponseReturnValue:
@@ -85,10 +88,10 @@ def _end_session() -> None:
         forms.call_as(token, "DELETE", "/v1/sessions/current")
 
 
-def _form(form: forms.Form | None = None) -> ResponseReturnValue:
+def _form(form: forms.PageForm | None = None) -> ResponseReturnValue:
     done = request.args.get("done", "")
     return forms.show("sign_in.html", form, onward=destinations.named(), done=done)
 
 
-def _code_form(me: dict[str, object], form: forms.Form | None = None) -> ResponseReturnValue:
+def _code_form(me: dict[str, object], form: forms.PageForm | None = None) -> ResponseReturnValue:
     return forms.show("code.html", form, me=me, onward=destinations.named())

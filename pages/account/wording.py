@@ -8,10 +8,12 @@ TEXTS: Final = {
     " accept it.",
     "already_member": "You are a member of this organization already.",
     "code_refused": "This code is wrong or has already been used. Wait for the next one.",
+    "conflict": "Something has changed meanwhile. Open the page again.",
     "invite_expired": "This invitation has expired. Ask whoever sent it for a new one.",
     "invite_revoked": "This invitation is no longer valid. Ask whoever sent it for a new one.",
     "invite_used": "This invitation has already been used. If it was you, sign in.",
     "mfa_required": "Enter a code from your authenticator app first.",
+    "not_found": "There is no such invitation. The link may be incomplete.",
     "org_closed": "The organization of this invitation is closed.",
     "overloaded": "The service is busy. Try again in a moment.",
     "password_refused": "This is not your password.",
@@ -20,6 +22,12 @@ TEXTS: Final = {
     "sign_in_refused": "The email address or the password is wrong.",
     "too_many_at_once": "The service is busy. Try again in a moment.",
     "wrong_email": "This invitation was sent to another email address than that of your account.",
+}
+EMPTY: Final = {
+    "code": "Enter the code.",
+    "email": "Enter your email address.",
+    "name": "Enter your name.",
+    "password": "Enter a password.",
 }
 LIMITED: Final = {
     "account_rate_limited": "Too many attempts to sign in to this account.",
