@@ -81,7 +81,7 @@ class AccountPages:
 
     @cached_property
     def _app(self) -> Any:
-        # When somebody opens a page: Flask is a part of the time that the API takes to start.
+        # When somebody opens a page: loading it takes 30 ms, and a start should not.
         from pages.account.app import make_app  # noqa: PLC0415
 
         return make_app(is_secure=self._is_secure)
