@@ -15,7 +15,8 @@ from control.services import Services
 from control.settings import ControlSettings
 from control.workflows.catalogue import cells as cell_workflows
 from control.workflows.network.dns import DnsResolver
-from menagerie import contract, keys
+from menagerie import account_pages, contract, keys
+from menagerie.account_pages import AccountPages
 from menagerie.mail import folder_in
 from menagerie.settings import Settings
 from pages import alone
@@ -85,6 +86,7 @@ def build_app(
 ) -> App:
     """The control plane's API over these services; the contract is read unless it is given."""
     boundary = make_boundary(services)
+    account = AccountPages(settings, boundary.charge_unrouted)
     app = App(
         document or contract.place(),
         handlers="handlers",
@@ -98,6 +100,7 @@ def build_app(
         problem_type_prefix=PROBLEM_TYPES,
         public_extensions=contract.PUBLIC_EXTENSIONS,
         front_page=_front_page(settings),
+        extra_routes={account_pages.ROOT: account, f"{account_pages.ROOT}/": account},
         checked=True,  # by `make check`
         shares=Shares(
             boundary.whose,
@@ -108,6 +111,7 @@ def build_app(
             is_heavy=boundary.is_heavy,
         ),
     )
+    account.api = app
     check_document(app.document)
     return app
 

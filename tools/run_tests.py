@@ -38,7 +38,7 @@ ROOMS: Final = {
     "gateway": ("gateway", "engines", "isolation"),
     "instance_services": ("duckdb", "cell"),
     "clients": ("clients",),
-    "pages": ("api", "cell", "clients"),
+    "pages": ("pages", "api", "cell", "clients"),
     "menagerie": ("end_to_end",),
     "tools": ("habits", "end_to_end", "mistakes"),
     "docs": ("habits", "clients"),

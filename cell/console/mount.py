@@ -1,18 +1,16 @@
 """The pages of the console within the cell's own server: WSGI, answered by threads, as ASGI."""
 
 import asyncio
-import io
-import sys
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from werkzeug.http import parse_cookie
-from werkzeug.test import run_wsgi_app
 
 from cell.console.answers import SMALL_BYTES, Answers
 from cell.console.bodies import Bodies, RefusedBody
 from cell.console.service import ConsoleService
+from pages import asgi
 from pages.console import COOKIE, ConsoleCaller, Refused, make_app
 
 ROOT = "/console"
@@ -20,7 +18,6 @@ THREADS = 32
 
 Send = Callable[[Any], Awaitable[None]]
 Receive = Callable[[], Awaitable[Any]]
-Answer = tuple[int, list[tuple[bytes, bytes]], bytes]
 
 
 class Pages:
@@ -45,9 +42,8 @@ class Pages:
             status, headers, content = refused.status, _TEXT, f"{refused}\n".encode()
         else:
             try:
-                environ["wsgi.input"] = io.BytesIO(body.content)
-                environ["CONTENT_LENGTH"] = str(len(body.content))
-                answering = loop.run_in_executor(self._threads, self._answer, environ)
+                asgi.give_body(environ, body.content)
+                answering = loop.run_in_executor(self._threads, asgi.answer, self._app, environ)
                 status, headers, content = await answering
             finally:
                 body.release()
@@ -67,10 +63,6 @@ class Pages:
         except Refused:
             return False
 
-    def _answer(self, environ: dict[str, Any]) -> Answer:
-        chunks, status, headers = run_wsgi_app(self._app, environ, buffered=True)
-        return int(status.split()[0]), _encoded(headers), b"".join(chunks)
-
 
 def _caller(environ: dict[str, Any]) -> ConsoleCaller:
     instance_id = environ["PATH_INFO"].split("/")[1:2]
@@ -86,37 +78,9 @@ _TOO_MANY = (
 _TEXT = [(b"content-type", b"text/plain"), (b"connection", b"close")]
 
 
-def _encoded(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
-    return [(name.lower().encode(), value.encode("latin-1")) for name, value in headers]
-
-
 def _environ(scope: Any) -> dict[str, Any]:
-    """PEP 3333: text of bytes as latin-1, and headers that came twice in one line."""
-    environ: dict[str, Any] = {
-        "REQUEST_METHOD": scope["method"],
-        "SCRIPT_NAME": ROOT,
-        "PATH_INFO": scope["path"].removeprefix(ROOT).encode().decode("latin-1"),
-        "QUERY_STRING": scope["query_string"].decode("latin-1"),
-        # Of whom the gateway announced; nobody else has an address.
-        "REMOTE_ADDR": scope["client"][0] if scope["client"] else "",
-        "SERVER_NAME": "cell",
-        "SERVER_PORT": "443",
-        "SERVER_PROTOCOL": f"HTTP/{scope['http_version']}",
-        "wsgi.version": (1, 0),
-        # Whatever reaches the cell by its gateway came by TLS.
-        "wsgi.url_scheme": "https",
-        "wsgi.errors": sys.stderr,
-        "wsgi.multithread": True,
-        "wsgi.multiprocess": False,
-        "wsgi.run_once": False,
-    }
-    for raw_name, raw_value in scope["headers"]:
-        name, value = raw_name.decode("latin-1").upper(), raw_value.decode("latin-1")
-        if "_" in name or name in {"CONTENT-LENGTH", "TRANSFER-ENCODING"}:
-            continue
-        if name != "CONTENT-TYPE":
-            name = f"HTTP_{name}"
-        name = name.replace("-", "_")
-        joint = "; " if name == "HTTP_COOKIE" else ","
-        environ[name] = f"{environ[name]}{joint}{value}" if name in environ else value
-    return environ
+    # Of whom the gateway announced; nobody else has an address. Whatever reaches the cell by its
+    # gateway came by TLS.
+    address = scope["client"][0] if scope["client"] else ""
+    path = scope["path"].removeprefix(ROOT)
+    return asgi.environ_of(scope, ROOT, path=path, address=address, scheme="https")

@@ -93,15 +93,15 @@ def is_dark(driver: webdriver.Chrome) -> bool:
     return bool(sum(written) > sum(ground))
 
 
-def violations(driver: webdriver.Chrome, *left_out: str) -> list[str]:
-    """What axe finds of accessibility that is serious or critical; `left_out` are selectors."""
+def violations(driver: webdriver.Chrome, *left_out: str, minor: bool = False) -> list[str]:
+    """What axe finds that is serious or critical, or also `minor`; `left_out` are selectors."""
     driver.execute_script(AXE.read_text())
     run = "axe.run({exclude: arguments[0]}).then(arguments[arguments.length - 1])"
     found = driver.execute_async_script(run, [[one] for one in left_out])
     return [
         f"{each['id']}: {node['html']} {node['failureSummary']}"
         for each in found["violations"]
-        if each["impact"] in {"serious", "critical"}
+        if minor or each["impact"] in {"serious", "critical"}
         for node in each["nodes"]
     ]
 

@@ -13,6 +13,7 @@ POOLS = {
 }
 # Where one is made: how its rows in the table begin, or why it needs none.
 TOLD = {
+    "menagerie/account_pages.py": ("threads of the account pages",),
     "menagerie/control_plane.py": ("connections to the API",),
     "cell/agent.py": ("threads of the cell",),
     "cell/console/answers.py": ("such answers",),

@@ -32,7 +32,11 @@ def invitation(
 "{by}" invites you to join the organization "{org}" as {role}, on the database service at
 {base_url}
 
-Tell the command line where that is:
+Open this page to create an account, or to sign in and accept:
+
+    {base_url.rstrip("/")}/account/invite?token={token}
+
+Or use the command line. Tell it where the service is:
 
     export MENAGERIE_BASE_URL={base_url}
 

@@ -1,0 +1,1 @@
+"""Pages for people: signing in, invites, the second factor and the account, without scripts."""

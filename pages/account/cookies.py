@@ -1,0 +1,66 @@
+"""Cookies: the session of a browser, and what binds forms to it before there is one.
+
+The session's token is the cookie's value: whoever can read the one could use the other, and a
+session that is ended anywhere has ended here. The API itself reads no cookie.
+"""
+
+import re
+import secrets
+from typing import Any, Final
+
+from flask import Response, current_app, g, request
+
+# Where all is HTTPS, the names are such that no other host can set them, nor any page without TLS.
+SESSION: Final = "menagerie-session"
+FORM: Final = "menagerie-form"
+SECURE: Final = "SECURE_COOKIES"
+_TOKEN: Final = re.compile(r"ms_[0-9A-Za-z]{8,100}")
+_FORM_SECRET: Final = re.compile(r"[0-9A-Za-z_-]{43}")
+_FORM_SECRET_BYTES: Final = 32
+
+
+def session_token() -> str:
+    """Empty where the browser has none, or something that cannot be one."""
+    value = request.cookies.get(_name(SESSION), "")
+    return value if _TOKEN.fullmatch(value) else ""
+
+
+def form_secret() -> str:
+    value = request.cookies.get(_name(FORM), "")
+    return value if _FORM_SECRET.fullmatch(value) else ""
+
+
+def new_form_secret() -> str:
+    """One for this browser, which the answer to this request gives to it."""
+    if "form_secret" not in g:
+        g.form_secret = secrets.token_urlsafe(_FORM_SECRET_BYTES)
+    return str(g.form_secret)
+
+
+def add(response: Response) -> Response:
+    if "form_secret" in g:
+        _set(response, FORM, g.form_secret)
+    return response
+
+
+def keep_session(response: Any, token: str) -> None:
+    """Until the browser is closed; the session itself ends when it would for any client."""
+    _set(response, SESSION, token)
+    drop(response, FORM)
+
+
+def drop(response: Any, name: str = SESSION) -> None:
+    response.delete_cookie(_name(name), secure=_is_secure(), httponly=True, samesite="Lax")
+
+
+def _set(response: Any, name: str, value: str) -> None:
+    # Lax: a link in an email leads to a page where somebody is signed in.
+    response.set_cookie(_name(name), value, secure=_is_secure(), httponly=True, samesite="Lax")
+
+
+def _name(name: str) -> str:
+    return f"__Host-{name}" if _is_secure() else name
+
+
+def _is_secure() -> bool:
+    return bool(current_app.config[SECURE])

@@ -1,0 +1,97 @@
+"""Signing in and out, and giving the second factor."""
+
+from typing import Final
+
+from flask import redirect, request, url_for
+from flask.typing import ResponseReturnValue
+from werkzeug.wrappers import Response
+
+from pages.account import cookies, destinations, forms
+from pages.account.api import ApiAnswer
+
+FIELDS: Final = ("email", "password")
+
+
+def sign_in() -> ResponseReturnValue:
+    if request.method == "POST":
+        return _open_session()
+    if cookies.session_token():
+        try:
+            forms.require_me()
+        except forms.SignedOut:
+            pass
+        else:
+            return destinations.onward()
+    return _form()
+
+
+def sign_out() -> ResponseReturnValue:
+    """Also without a session, as somebody who signs out wants to be sure of it."""
+    _end_session()
+    named = destinations.named()
+    response = redirect(url_for("sign_in", **(named or {"done": "signed-out"})), 303)
+    cookies.drop(response)
+    return response
+
+
+def code() -> ResponseReturnValue:
+    me = forms.require_me()
+    if not me["user"]["totp_enabled"]:
+        return destinations.onward()
+    if request.method == "GET":
+        return _code_form(me)
+    path = "/v1/sessions/current/actions/step-up"
+    answer = forms.call("POST", path, body={"code": typed_code()}, key=forms.sent_key())
+    if answer.is_ok:
+        return destinations.onward()
+    return _code_form(me, forms.refused(answer, ["code"], at={"code_refused": "code"}))
+
+
+def typed_code() -> str:
+    """Without the spaces that apps show codes with."""
+    return "".join(request.form.get("code", "").split())
+
+
+def open_session(email: str, password: str, purpose: str = "") -> tuple[ApiAnswer, str]:
+    """What the API said, and the token of the new session; the browser's former one ends."""
+    body = {"email": email, "password": password}
+    answer = forms.call_as("", "POST", "/v1/sessions", body=body, key=forms.sent_key(purpose))
+    if not answer.is_ok:
+        return answer, ""
+    token = str(answer.body["token"])
+    if token != cookies.session_token():
+        _end_session()
+    return answer, token
+
+
+def _open_session() -> ResponseReturnValue:
+    typed = forms.typed(*FIELDS)
+    answer, token = open_session(typed["email"].strip(), typed["password"])
+    if not token:
+        return _form(forms.refused(answer, FIELDS))
+    response = _after(token)
+    cookies.keep_session(response, token)
+    return response
+
+
+def _after(token: str) -> Response:
+    """Whoever has an authenticator app is asked for a code."""
+    me = forms.call_as(token, "GET", "/v1/me")
+    if me.is_ok and me.body["user"]["totp_enabled"]:
+        return redirect(url_for("code", **destinations.named()), 303)
+    return destinations.onward()
+
+
+def _end_session() -> None:
+    """A browser has one session: whoever was signed in here before is so no more."""
+    if token := cookies.session_token():
+        forms.call_as(token, "DELETE", "/v1/sessions/current")
+
+
+def _form(form: forms.PageForm | None = None) -> ResponseReturnValue:
+    done = request.args.get("done", "")
+    return forms.show("sign_in.html", form, onward=destinations.named(), done=done)
+
+
+def _code_form(me: dict[str, object], form: forms.PageForm | None = None) -> ResponseReturnValue:
+    return forms.show("code.html", form, me=me, onward=destinations.named())

@@ -1,0 +1,91 @@
+"""What the pages say of what the API refused, in place of words that are for programs."""
+
+import re
+from typing import Any, Final
+
+TEXTS: Final = {
+    "account_exists": "There is an account with the email address of this invitation. Sign in to"
+    " accept it.",
+    "already_member": "You are a member of this organization already.",
+    "code_refused": "This code is wrong or has already been used. Wait for the next one.",
+    "conflict": "Something has changed meanwhile. Open the page again.",
+    "invite_expired": "This invitation has expired. Ask whoever sent it for a new one.",
+    "invite_revoked": "This invitation is no longer valid. Ask whoever sent it for a new one.",
+    "invite_used": "This invitation has already been used. If it was you, sign in.",
+    "mfa_required": "Enter a code from your authenticator app first.",
+    "not_found": "There is no such invitation. The link may be incomplete.",
+    "org_closed": "The organization of this invitation is closed.",
+    "overloaded": "The service is busy. Try again in a moment.",
+    "password_refused": "This is not your password.",
+    "password_required": "Enter your password: you signed in more than a few minutes ago.",
+    "seat_limit": "The organization has no free seat. Ask whoever sent the invitation.",
+    "sign_in_refused": "The email address or the password is wrong.",
+    "too_many_at_once": "The service is busy. Try again in a moment.",
+    "wrong_email": "This invitation was sent to another email address than that of your account.",
+}
+EMPTY: Final = {
+    "code": "Enter the code.",
+    "email": "Enter your email address.",
+    "name": "Enter your name.",
+    "password": "Enter a password.",
+}
+LIMITED: Final = {
+    "account_rate_limited": "Too many attempts to sign in to this account.",
+    "code_rate_limited": "Too many codes were tried for this account.",
+    "rate_limited": "Too many attempts from your address.",
+}
+_MINUTE_S: Final = 60
+_BROWSERS: Final = (
+    ("Edg", "Edge"),
+    ("OPR/", "Opera"),
+    ("Firefox/", "Firefox"),
+    ("Chrome/", "Chrome"),
+    ("Safari/", "Safari"),
+    ("curl/", "curl"),
+    ("menagerie", "Menagerie command line"),
+)
+_SYSTEMS: Final = (
+    ("Android", "Android"),
+    ("iPhone", "iPhone"),
+    ("iPad", "iPad"),
+    ("Windows", "Windows"),
+    ("Mac OS X", "macOS"),
+    ("Linux", "Linux"),
+)
+
+
+def of_problem(body: dict[str, Any], retry_after: str = "") -> str:
+    """A sentence or two for whoever sees the page."""
+    code = str(body.get("code", ""))
+    if code in LIMITED:
+        return f"{LIMITED[code]} Try again in {_wait(retry_after)}."
+    return TEXTS.get(code) or sentence(str(body.get("detail") or "The request failed"))
+
+
+def sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
+
+
+def device(user_agent: str | None) -> str:
+    """What a session began with, as its owner would call it."""
+    text = user_agent or ""
+    browser = next((name for mark, name in _BROWSERS if mark in text), "")
+    system = next((name for mark, name in _SYSTEMS if mark in text), "")
+    if browser and system:
+        return f"{browser} on {system}"
+    return browser or system or re.split(r"[/ ]", text)[0][:40] or "Unknown program"
+
+
+def moment(timestamp: str | None) -> str:
+    """A time of the API (RFC 3339, UTC), to the minute."""
+    if timestamp is None:
+        return "never"
+    return f"{timestamp[:10]} {timestamp[11:16]} UTC"
+
+
+def _wait(retry_after: str) -> str:
+    seconds = int(retry_after) if retry_after.isdecimal() else _MINUTE_S
+    if seconds < _MINUTE_S:
+        return f"{max(seconds, 1)} seconds" if seconds != 1 else "1 second"
+    minutes = -(-seconds // _MINUTE_S)
+    return "1 minute" if minutes == 1 else f"{minutes} minutes"
