@@ -40,6 +40,7 @@ class Estate:
     user_id: str = f"usr_{NEVER}"
     invite_id: str = f"inv_{NEVER}"
     team_id: str = f"team_{NEVER}"
+    approval_id: str = f"apr_{NEVER}"
     queue_name: str = "orders"
 
     @property
@@ -55,6 +56,7 @@ class Estate:
             "restore_id": self.restore_id,
             "migration_id": self.migration_id,
             "alert_id": self.alert_id,
+            "approval_id": self.approval_id,
             "user_id": self.user_id,
             "invite_id": self.invite_id,
             "token": NO_INVITE,
@@ -74,6 +76,7 @@ NOBODY = {
     "restore_id": f"rst_{NEVER}",
     "migration_id": f"mig_{NEVER}",
     "alert_id": f"alert_{NEVER}",
+    "approval_id": f"apr_{NEVER}",
     "user_id": f"usr_{NEVER}",
     "invite_id": f"inv_{NEVER}",
     "token": NO_INVITE,
@@ -92,7 +95,8 @@ def estate(house: House, name: str = "Estate", *, plan: str = "team") -> Estate:
     user_id = house.member(tenant.org_id, "auditor").id
     invite_id = invited(house, tenant, name)
     team_id = led(house, tenant, name, user_id)
-    ids = (*copies, migration_id, alert_id, user_id, invite_id, team_id)
+    approval_id = waiting(house, tenant, team_id)
+    ids = (*copies, migration_id, alert_id, user_id, invite_id, team_id, approval_id)
     return Estate(tenant, instance_id, domain_id, *ids)
 
 
@@ -113,6 +117,25 @@ def led(house: House, tenant: Tenant, name: str, user_id: str) -> str:
         path = f"{made.headers['location']}/members/{each}"
         assert house.request("PUT", path, tenant.key, json={"role": role}).is_success
     return str(made.json()["id"])
+
+
+def waiting(house: House, tenant: Tenant, team_id: str) -> str:
+    """The id of an order for the team that waits for approval, asked for by somebody else."""
+    path = f"{tenant.path}/teams/{team_id}"
+    policy = {"approval_policy": {"every_order": True}}
+    assert house.request("PATCH", path, tenant.key, json=policy).is_success
+    operator = house.member(tenant.org_id, "member")
+    role = {"role": "operator"}
+    put = house.request("PUT", f"{path}/members/{operator.id}", tenant.key, json=role)
+    assert put.is_success
+    body = {"name": "Waiting", "team_id": team_id}
+    made = house.post(f"{tenant.path}/projects", tenant.key, json=body)
+    orders = f"{made.headers['location']}/instances"
+    order = {"engine": "duckdb", "size": "f0"}
+    asked = house.post(orders, operator.session, json=order)
+    assert asked.status_code == 202, asked.text
+    house.settle()
+    return str(asked.json()["id"])
 
 
 def domain(house: House, tenant: Tenant, instance_id: str) -> str:

@@ -17,6 +17,7 @@ EXPECTED = {
         "queues:read", "queues:write", "backups:read", "backups:write",
         "migrations:read", "migrations:write", "console:open", "data:export",
         "alerts:read", "alerts:write", "teams:read",
+        "approvals:read",
     },
     "member": {
         "org:read", "members:read", "teams:read", "projects:read", "instances:read",
@@ -24,14 +25,16 @@ EXPECTED = {
         "logs:read", "usage:read",
         "console:open", "data:export",
         "queues:read", "queues:write", "backups:read", "backups:write",
-        "migrations:read", "migrations:write", "alerts:read", "alerts:write",
+        "migrations:read", "migrations:write", "alerts:read", "alerts:write", "approvals:read",
     },
     "auditor": {
         "org:read", "members:read", "teams:read", "api-keys:read", "projects:read",
         "instances:read", "usage:read", "audit:read", "queues:read", "backups:read",
-        "migrations:read", "alerts:read",
+        "migrations:read", "alerts:read", "approvals:read",
     },
 }  # fmt: skip
+
+LEADING = {"team:write", "approvals:decide"}
 
 roles = st.sampled_from(sorted(ROLES))
 scopes = st.none() | st.lists(st.sampled_from(sorted(ALL)))
@@ -44,11 +47,12 @@ def test_each_role_holds_exactly_its_permissions(role: str) -> None:
 
 def test_who_leads_a_team_holds_all_that_developers_do_there_and_leads_it() -> None:
     of_teams = ROLES["developer"] & permissions.TEAM
-    assert permissions.TEAM_ROLES["admin"] == of_teams | {"team:write"}
-    assert "team:write" not in of_teams
-    assert [role for role, held in ROLES.items() if "team:write" in held] == ["owner", "admin"]
+    assert permissions.TEAM_ROLES["admin"] == of_teams | LEADING
+    assert not LEADING & of_teams
+    for permission in LEADING:
+        assert [role for role, held in ROLES.items() if permission in held] == ["owner", "admin"]
     for role in ("operator", "viewer"):
-        assert "team:write" not in permissions.of_team_role(role)
+        assert not LEADING & permissions.of_team_role(role)
 
 
 def test_there_are_no_other_roles() -> None:

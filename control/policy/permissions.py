@@ -22,6 +22,8 @@ CATALOGUE: Final[Mapping[str, str]] = MappingProxyType(
         "instances:write": "create, change, pause and resume instances",
         "instances:delete": "delete instances; their data is kept for the plan's retention",
         "instances:erase": "erase instances at once, backups included",
+        "approvals:read": "see your own orders that need approval, and those that you can decide",
+        "approvals:decide": "approve and deny orders of instances, and order without approval",
         "network:write": "replace allow-lists and the authorities of client certificates",
         "console:open": "open the SQL console of an instance",
         "credentials:reveal": "see an instance's credentials, through a one-time URL",
@@ -67,11 +69,11 @@ _OPERATOR = _VIEWER | {
 }
 _DEVELOPER = _OPERATOR | {"projects:write", "network:write"}
 
-# What roles hold in a team, strongest first. Who leads a team decides who is in it; that developers
-# hold their role in Everyone makes them no leads of it.
+# What roles hold in a team, strongest first. Who leads a team decides who is in it and what is
+# ordered for it; that developers hold their role in Everyone makes them no leads of it.
 TEAM_ROLES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
-        "admin": _DEVELOPER | {"team:write"},
+        "admin": _DEVELOPER | {"team:write", "approvals:decide"},
         "operator": _OPERATOR,
         "viewer": _VIEWER,
     }
@@ -79,7 +81,7 @@ TEAM_ROLES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
 TEAM: Final = TEAM_ROLES["admin"]
 """What is held for the records of a team; all else is held for an organization alone."""
 
-_MEMBER = frozenset({"org:read", "members:read", "teams:read"})
+_MEMBER = frozenset({"org:read", "members:read", "teams:read", "approvals:read"})
 # Strongest first, as they are shown.
 ROLES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {

@@ -44,6 +44,8 @@ class Team(Owned, Record):
     slug: Mapped[str]
     cost_centre: Mapped[str | None]
     monthly_budget_cents: Mapped[int | None] = mapped_column(BigInteger)
+    # Which orders need approval; None: none of them.
+    approval_policy: Mapped[dict[str, Any] | None] = mapped_column(Json)
 
     @property
     def team_id(self) -> str:
