@@ -1,4 +1,4 @@
-"""Approvals: when a team's policy asks for one of an order, and how many may be waited for."""
+"""Approvals: when a team's policy asks for one of an order, and who sees what waits."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
@@ -9,10 +9,6 @@ from control.policy.rights import Rights
 from control.policy.sizes import SIZES
 from control.policy.violations import Violation, wrong
 
-OF_ORG_MAX: Final = 200
-"""Orders of one organization that wait at once."""
-OF_REQUESTER_MAX: Final = 20
-"""Of those, the orders of one person, whichever of their API keys asked."""
 LETTERS_MAX: Final = 10
 """How many of those who can decide are written to about one order."""
 DECIDE: Final = "approvals:decide"
@@ -147,20 +143,3 @@ def check_policy(policy: Policy, budget_cents: int | None) -> list[Violation]:
         )
         found.append(wrong(f"{_FIELD}/over_budget", "budget", message))
     return found
-
-
-def check_one_more(of_org: int, of_requester: int) -> list[Violation]:
-    """Whether somebody with so many orders that wait may ask for one more."""
-    if of_requester >= OF_REQUESTER_MAX:
-        message = (
-            f"{of_requester} of your orders wait for approval, and {OF_REQUESTER_MAX} can; have"
-            " them decided first"
-        )
-        return [wrong("", "quota", message)]
-    if of_org >= OF_ORG_MAX:
-        message = (
-            f"{of_org} orders of the organization wait for approval, and {OF_ORG_MAX} can; have"
-            " them decided first"
-        )
-        return [wrong("", "quota", message)]
-    return []

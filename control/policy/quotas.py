@@ -15,6 +15,10 @@ ORGS_CLOSED_MAX: Final = 20
 """How many organizations a user may close in ORGS_CLOSED_WITHIN and still create one."""
 INVITES_A_DAY_MAX: Final = 200
 INVITES_TO_ONE_A_DAY_MAX: Final = 3
+APPROVALS_MAX: Final = 200
+"""Orders of one organization that wait for approval at once."""
+APPROVALS_OF_ONE_MAX: Final = 20
+"""Of those, the orders of one person, whichever of their API keys asked."""
 ORGS_CLOSED_WITHIN: Final = timedelta(days=30)
 DOMAINS_MAX: Final = 20
 """Of one instance; a cell takes no more."""
@@ -156,6 +160,23 @@ def check_one_more_invite_to(sent: int) -> list[Violation]:
         return []
     message = f"{INVITES_TO_ONE_A_DAY_MAX} invites were sent to this address in 24 hours"
     return [wrong("email", "quota", f"{message}; try again later")]
+
+
+def check_one_more_approval(of_org: int, of_requester: int) -> list[Violation]:
+    """Whether somebody with so many orders that wait for approval may ask for one more."""
+    if of_requester >= APPROVALS_OF_ONE_MAX:
+        message = (
+            f"{of_requester} of your orders wait for approval, and {APPROVALS_OF_ONE_MAX} can; have"
+            " them decided first"
+        )
+        return [wrong("", "quota", message)]
+    if of_org >= APPROVALS_MAX:
+        message = (
+            f"{of_org} orders of the organization wait for approval, and {APPROVALS_MAX} can; have"
+            " them decided first"
+        )
+        return [wrong("", "quota", message)]
+    return []
 
 
 def check_one_more_domain(plan: Plan, count: int) -> list[Violation]:

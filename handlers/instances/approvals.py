@@ -5,6 +5,7 @@ from typing import Any
 
 from control.ordering import approving
 from control.policy import approvals as policy
+from control.policy import quotas
 from control.policy.violations import refuse
 from control.workflows.instances import approvals as telling
 from control.workflows.instances import lifecycle
@@ -67,20 +68,7 @@ def deny(call: OrgCall, approval: Approval, body: Body) -> Body:
 def request(call: OrgCall, project: Project, body: Body, shown: Body) -> Reply:
     """Have the order wait, which is right in itself; `shown` is its preview. Nothing is made."""
     _check_quota(call)
-    approval = approvals.request(
-        call.db,
-        call.org.id,
-        {
-            "team_id": project.team_id,
-            "project_id": project.id,
-            "requested_by": call.caller.id,
-            "requester_id": call.caller.user.id,
-            "order": body,
-            "reasons": shown["approval"]["reasons"],
-            "cost_cents": shown["cost_usd_cents_month"],
-            "expires_at": call.now + timedelta(seconds=call.services.settings.approval_ttl_s),
-        },
-    )
+    approval = _record(call, project, body, shown)
     call.audit(target=approval.id, detail={**body, "approval_required": True})
     call.emit("approval.requested.v1", telling.requested_event(approval))
     telling.tell_deciders(call.requester, call.services, approval)
@@ -88,11 +76,25 @@ def request(call: OrgCall, project: Project, body: Body, shown: Body) -> Reply:
     return Reply.accepted(views.approval(approval, call.now), location)
 
 
+def _record(call: OrgCall, project: Project, body: Body, shown: Body) -> Approval:
+    values = {
+        "team_id": project.team_id,
+        "project_id": project.id,
+        "requested_by": call.caller.id,
+        "requester_id": call.caller.user.id,
+        "order": body,
+        "reasons": shown["approval"]["reasons"],
+        "cost_cents": shown["cost_usd_cents_month"],
+        "expires_at": call.now + timedelta(seconds=call.services.settings.approval_ttl_s),
+    }
+    return approvals.request(call.db, call.org.id, values)
+
+
 def _check_quota(call: OrgCall) -> None:
     of_org = approvals.count_pending(call.db, call.org.id, call.now)
     requester_id = call.caller.user.id
     own = approvals.count_pending(call.db, call.org.id, call.now, requester_id=requester_id)
-    refuse(policy.check_one_more(of_org, own))
+    refuse(quotas.check_one_more_approval(of_org, own))
 
 
 def _decided(call: OrgCall, approval: Approval) -> Body:

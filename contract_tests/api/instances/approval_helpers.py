@@ -5,6 +5,7 @@ from typing import Any
 
 import httpx
 
+from contract_tests import written
 from contract_tests.api.access.team_helpers import in_team, team
 from contract_tests.api.harness import House, Person, Tenant
 
@@ -69,3 +70,17 @@ def decide(
 def instances(house: House, at: Site) -> list[str]:
     listed = house.get(at.orders, at.tenant.key).json()["items"]
     return [each["id"] for each in listed]
+
+
+def kinds(house: House, at: Site) -> list[str]:
+    with house.database.read() as db:
+        return [one.type for one in written.events_of(db, at.tenant.org_id)]
+
+
+def id_of(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def letters_to(house: House, person: Person) -> list[str]:
+    house.settle()
+    return [letter.text for letter in house.letters.sent.values() if letter.to == person.email]
