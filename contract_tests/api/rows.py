@@ -95,7 +95,7 @@ def estate(house: House, name: str = "Estate", *, plan: str = "team") -> Estate:
     user_id = house.member(tenant.org_id, "auditor").id
     invite_id = invited(house, tenant, name)
     team_id = led(house, tenant, name, user_id)
-    approval_id = waiting(house, tenant, team_id)
+    approval_id = waiting(house, tenant, name, team_id)
     ids = (*copies, migration_id, alert_id, user_id, invite_id, team_id, approval_id)
     return Estate(tenant, instance_id, domain_id, *ids)
 
@@ -119,7 +119,7 @@ def led(house: House, tenant: Tenant, name: str, user_id: str) -> str:
     return str(made.json()["id"])
 
 
-def waiting(house: House, tenant: Tenant, team_id: str) -> str:
+def waiting(house: House, tenant: Tenant, name: str, team_id: str) -> str:
     """The id of an order for the team that waits for approval, asked for by somebody else."""
     path = f"{tenant.path}/teams/{team_id}"
     policy = {"approval_policy": {"every_order": True}}
@@ -131,7 +131,7 @@ def waiting(house: House, tenant: Tenant, team_id: str) -> str:
     body = {"name": "Waiting", "team_id": team_id}
     made = house.post(f"{tenant.path}/projects", tenant.key, json=body)
     orders = f"{made.headers['location']}/instances"
-    order = {"engine": "duckdb", "size": "f0"}
+    order = {"engine": "duckdb", "size": "f0", "name": "-".join(name.lower().split())}
     asked = house.post(orders, operator.session, json=order)
     assert asked.status_code == 202, asked.text
     house.settle()

@@ -71,13 +71,13 @@ def place_approved(by: Requester, approval: Approval, *, request_id: str) -> Ins
     """
     project = _project(by, approval)
     _check_requester(by, approval)
+    actor_kind = _actor_kind(by, approval)
     instance = place(replace(by, requested_by=approval.requested_by), project, approval.order)
-    is_user = approval.requested_by == approval.requester_id
     audit.append(
         by.db,
         approval.org_id,
         "instance.create",
-        actor_kind="user" if is_user else "api_key",
+        actor_kind=actor_kind,
         actor_id=approval.requested_by,
         target=instance.id,
         request_id=request_id,
@@ -117,7 +117,23 @@ def _check_requester(by: Requester, approval: Approval) -> None:
             f"whoever asked for this no longer has the permission {_ORDER} in the team: deny it, or"
             " order it yourself"
         )
-    if api_keys.is_revoked(by.db, by.org.id, approval.requested_by):
+
+
+def _actor_kind(by: Requester, approval: Approval) -> str:
+    """What asked: the user, or a key of theirs, which was neither revoked nor suspended since.
+
+    One that has expired was right as long as it was good for.
+    """
+    if approval.requested_by == approval.requester_id:
+        return "user"
+    try:
+        key = api_keys.fetch(by.db, by.org.id, approval.requested_by)
+    except RecordNotFound:
         raise StateConflict(
             "the API key that asked for this was revoked: deny it, or order it yourself"
+        ) from None
+    if key.suspended_at is not None:
+        raise StateConflict(
+            "the API key that asked for this is suspended: have that lifted, or deny the order"
         )
+    return "api_key" if key.service_account_id is None else "service_account"

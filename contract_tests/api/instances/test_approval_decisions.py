@@ -1,5 +1,6 @@
 """Decisions about orders that wait: once, by whoever may, and not past what has changed since."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -181,6 +182,7 @@ def test_of_many_approvals_at_once_one_instance_is_made(house: House) -> None:
         ("approve", {"reason": ""}),
         ("approve", {"size": "xl32"}),
         ("approve", {"reason": "a\0b"}),
+        ("approve", {"reason": "a\x1b[2Jb"}),
     ],
 )
 def test_a_decision_is_what_the_document_says(house: House, verb: str, body: Any) -> None:
@@ -282,6 +284,23 @@ def test_an_order_ends_with_its_key(house: House) -> None:
     refused = decide(house, path, "approve", at.lead.session)
     is_problem(refused, 409, "conflict")
     assert "was revoked" in refused.json()["detail"]
+
+
+def test_an_order_of_a_suspended_key_waits_on(house: House) -> None:
+    at = site(house)
+    key, key_id = house.key(at.tenant.org_id, at.operator, "member")
+    path = order(house, at, key).headers["location"]
+    house.change_key(at.tenant.org_id, key_id, suspended_at=house.now())
+    refused = decide(house, path, "approve", at.lead.session)
+    is_problem(refused, 409, "conflict")
+    assert "is suspended" in refused.json()["detail"]
+    past = house.now() - timedelta(seconds=1)
+    # One that has expired meanwhile was in order; what is of a service account is told as such.
+    values = {"suspended_at": None, "expires_at": past, "service_account_id": "sa_1"}
+    house.change_key(at.tenant.org_id, key_id, **values)
+    assert decide(house, path, "approve", at.lead.session).status_code == 200
+    with house.database.read() as db:
+        assert written.audited(db, at.tenant.org_id)[1].actor_kind == "service_account"
 
 
 def test_who_has_another_role_now_may_still_have_the_right(house: House) -> None:
