@@ -10,6 +10,8 @@ from clients import schemas
 
 METHODS: Final = ("get", "put", "post", "delete", "patch")
 SAFE_METHODS: Final = frozenset({"GET", "PUT", "DELETE"})
+CREATED: Final = 201
+ACCEPTED: Final = 202
 IDEMPOTENCY_KEY: Final = "Idempotency-Key"
 # Behind a server's URL it stays on that server: whatever begins otherwise may name another.
 _PATH: Final = re.compile(r"/(?!/).*", re.DOTALL)
@@ -192,14 +194,30 @@ class Operation:
                 return other
         return None
 
+    def decided_by(self, status: int) -> "Operation | None":
+        """What reads the request that waits for a decision, where that is what was answered.
+
+        An operation that creates something (201) answers so (202) instead where somebody must
+        approve it first.
+        """
+        if status != ACCEPTED or str(CREATED) not in self.raw.get("responses", {}):
+            return None
+        waiting = self.answered_with(str(ACCEPTED))
+        readers = (one for one in self.document.operations.values() if one.method == "GET")
+        return next((one for one in readers if one.answered_with("200") & waiting), None)
+
     @cached_property
     def answered(self) -> set[str]:
         """The names of the schemas of its successful answers."""
-        found = set()
-        for status, node in self.raw.get("responses", {}).items():
-            content = schemas.follow(self.document.raw, node).get("content", {})
-            for one in content.values() if str(status).startswith("2") else ():
-                found.add(str(one.get("schema", {}).get("$ref")))
+        statuses = map(str, self.raw.get("responses", {}))
+        good = [self.answered_with(each) for each in statuses if each.startswith("2")]
+        return set().union(*good)
+
+    def answered_with(self, status: str) -> set[str]:
+        """The names of the schemas of its answer with this status."""
+        node = self.raw.get("responses", {}).get(status, {})
+        content = schemas.follow(self.document.raw, node).get("content", {})
+        found = {str(one.get("schema", {}).get("$ref")) for one in content.values()}
         return found - {"None"}
 
     @cached_property

@@ -52,6 +52,14 @@ class ResourceFailed(ClientError):  # noqa: N818  the state is the name
         self.last = last
 
 
+class ApprovalAwaited(ClientError):  # noqa: N818  the state is the name
+    """What was to be created waits for somebody's approval; `last` is the request that waits."""
+
+    def __init__(self, message: str, last: Mapping[str, Any]) -> None:
+        super().__init__(message)
+        self.last = last
+
+
 class QueryFailed(ClientError):  # noqa: N818  the state is the name
     """An instance refused a query: `status` as HTTP has it, the engine's words as the message."""
 

@@ -19,6 +19,7 @@ from storage.data.restores import Restore
 from storage.events.alerts import Alert
 from storage.events.audit import AuditEntry
 from storage.events.events import Event, EventCount
+from storage.instances.approvals import Approval
 from storage.instances.changes import Change
 from storage.instances.instances import Instance
 from storage.instances.one_time_urls import OneTimeUrl
@@ -36,6 +37,7 @@ from storage.work import Work
 __all__ = [
     "Alert",
     "ApiKey",
+    "Approval",
     "AuditEntry",
     "Backup",
     "BackupSettings",

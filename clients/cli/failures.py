@@ -20,6 +20,7 @@ AUTH: Final = 3
 NOT_FOUND: Final = 4
 CONFLICT: Final = 5
 INVALID: Final = 6
+APPROVAL: Final = 7
 
 # First match wins: the narrow ones stand before those they belong to.
 EXIT_CODES: Final[tuple[tuple[type[Exception], int], ...]] = (
@@ -31,6 +32,7 @@ EXIT_CODES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (errors.NotFound, NOT_FOUND),
     (errors.Conflict, CONFLICT),
     (errors.Invalid, INVALID),
+    (errors.ApprovalAwaited, APPROVAL),
 )
 HINTS: Final = {
     errors.SignInRequired: "sign in with `menagerie login`, or set an API key (MENAGERIE_API_KEY)",

@@ -1,5 +1,6 @@
 """One operation, sent as it was typed: its pages, its ETag, and the wait for its end."""
 
+import shlex
 import sys
 from collections.abc import Mapping
 from typing import Any, Final
@@ -11,7 +12,7 @@ from clients.cli.output import plain
 from clients.cli.progress import waiting
 from clients.client import Answer, Client
 from clients.document import Operation
-from clients.errors import Conflict
+from clients.errors import ApprovalAwaited, Conflict
 from clients.waiting import settle
 
 PRECONDITION_FAILED: Final = 412
@@ -40,9 +41,27 @@ def send(
         arguments = {**arguments, "if_match": _etag(client, operation, arguments)}
     answer = _sent(client, operation, arguments, body, values.get("idempotency_key"))
     shown = _with_etag(answer)
+    reader = operation.decided_by(answer.status)
+    if reader is not None:
+        _tell_of_decision(reader, shown, waits=bool(values.get("wait")))
+        return shown
     if not values.get("wait") or not isinstance(shown, Mapping):
         return shown
     return _awaited(client, operation, arguments, shown, values["wait_timeout"])
+
+
+def _tell_of_decision(reader: Operation, shown: Mapping[str, Any], *, waits: bool) -> None:
+    """Say that nothing is there yet; raise ApprovalAwaited where that was to be waited for."""
+    reasons = "; ".join(str(each.get("message")) for each in shown.get("reasons", ()))
+    line = shlex.join(["menagerie", reader.noun, reader.verb, str(shown.get("id"))])
+    said = f"nothing is created yet: this waits for approval until {shown.get('expires_at')}"
+    said += f" ({reasons})" if reasons else ""
+    said += f"; `{line}` shows what becomes of it"
+    # A server's text begins no line of ours.
+    said = " ".join(said.split())
+    if waits:
+        raise ApprovalAwaited(said, shown)
+    typer.echo(plain(said), err=True)
 
 
 def follow(client: Client, operation: Operation, arguments: Mapping[str, Any]) -> None:

@@ -44,6 +44,7 @@ class Estate:
     assignment_id: str = f"asg_{NEVER}"
     service_account_id: str = f"sa_{NEVER}"
     grant_id: str = f"sg_{NEVER}"
+    approval_id: str = f"apr_{NEVER}"
     queue_name: str = "orders"
 
     @property
@@ -59,6 +60,7 @@ class Estate:
             "restore_id": self.restore_id,
             "migration_id": self.migration_id,
             "alert_id": self.alert_id,
+            "approval_id": self.approval_id,
             "user_id": self.user_id,
             "invite_id": self.invite_id,
             "role": "developer",
@@ -84,6 +86,7 @@ NOBODY = {
     "restore_id": f"rst_{NEVER}",
     "migration_id": f"mig_{NEVER}",
     "alert_id": f"alert_{NEVER}",
+    "approval_id": f"apr_{NEVER}",
     "user_id": f"usr_{NEVER}",
     "invite_id": f"inv_{NEVER}",
     "role": "emperor",
@@ -109,7 +112,8 @@ def estate(house: House, name: str = "Estate", *, plan: str = "team") -> Estate:
     invite_id = invited(house, tenant, name)
     team_id = led(house, tenant, name, user_id)
     roles = with_roles(house, tenant, name, user_id)
-    ids = (*copies, migration_id, alert_id, user_id, invite_id, team_id, *roles)
+    approval_id = waiting(house, tenant, name, team_id)
+    ids = (*copies, migration_id, alert_id, user_id, invite_id, team_id, *roles, approval_id)
     return Estate(tenant, instance_id, domain_id, *ids)
 
 
@@ -151,6 +155,25 @@ def with_roles(house: House, tenant: Tenant, name: str, user_id: str) -> list[st
     in_project = f"{path}/projects/{tenant.project_id}/members/{user_id}"
     assert house.request("PUT", in_project, key, json={"role": "viewer"}).is_success
     return [str(one["id"]) for one in made]
+
+
+def waiting(house: House, tenant: Tenant, name: str, team_id: str) -> str:
+    """The id of an order for the team that waits for approval, asked for by somebody else."""
+    path = f"{tenant.path}/teams/{team_id}"
+    policy = {"approval_policy": {"every_order": True}}
+    assert house.request("PATCH", path, tenant.key, json=policy).is_success
+    operator = house.member(tenant.org_id, "member")
+    role = {"role": "operator"}
+    put = house.request("PUT", f"{path}/members/{operator.id}", tenant.key, json=role)
+    assert put.is_success
+    body = {"name": "Waiting", "team_id": team_id}
+    made = house.post(f"{tenant.path}/projects", tenant.key, json=body)
+    orders = f"{made.headers['location']}/instances"
+    order = {"engine": "duckdb", "size": "f0", "name": "-".join(name.lower().split())}
+    asked = house.post(orders, operator.session, json=order)
+    assert asked.status_code == 202, asked.text
+    house.settle()
+    return str(asked.json()["id"])
 
 
 def domain(house: House, tenant: Tenant, instance_id: str) -> str:

@@ -11,6 +11,7 @@ from contract_tests.api.rows import DOCUMENT, migrating, watch
 from contract_tests.workflows.fake_backups import ARCHIVING, COPIES
 from contract_tests.workflows.fake_migrations import checked, compared, copied, moment
 from contract_tests.workflows.known import take_turn
+from storage.access.teams import everyone_of
 
 Act = Callable[[House, Tenant, str], None]
 
@@ -127,6 +128,39 @@ def invited(house: House, tenant: Tenant, _instance_id: str) -> None:
     assert house.post(f"{tenant.path}/invites", tenant.key, json=body).is_success
 
 
+def ordered_for_approval(house: House, tenant: Tenant) -> str:
+    """The path of an order of a member that waits."""
+    everyone = f"{tenant.path}/teams/{everyone_of(tenant.org_id)}"
+    policy = {"approval_policy": {"every_order": True}}
+    assert house.request("PATCH", everyone, tenant.key, json=policy).is_success
+    path = f"{tenant.path}/projects/{tenant.project_id}/instances"
+    member = house.member(tenant.org_id, "member")
+    made = house.post(path, member.session, json={"engine": "duckdb", "size": "f0"})
+    assert made.status_code == 202, made.text
+    return str(made.headers["location"])
+
+
+def waiting(house: House, tenant: Tenant, _instance_id: str) -> None:
+    ordered_for_approval(house, tenant)
+
+
+def decided(verb: str) -> Act:
+    def act(house: House, tenant: Tenant, _instance_id: str) -> None:
+        path = ordered_for_approval(house, tenant)
+        body = {"reason": "so it is"}
+        assert house.post(f"{path}/actions/{verb}", tenant.key, json=body).is_success
+
+    return act
+
+
+def undecided(house: House, tenant: Tenant, _instance_id: str) -> None:
+    ordered_for_approval(house, tenant)
+    house.pass_time(house.services.settings.approval_ttl_s)
+    with house.database.write() as db:
+        take_turn(db, "approvals.expire")
+    house.settle()
+
+
 CHECKED = checked(("warning", "the table has no primary key"))
 ROTATED = {"generation": 2, "overlap_until": "2030-01-01T00:00:00.000Z"}
 ACTS: dict[str, list[Act]] = {
@@ -162,6 +196,8 @@ ACTS: dict[str, list[Act]] = {
         migrated(status="completed", way_back_until=moment(60)),
     ],
     "migration.failed.v1": [migrated(status="failed"), migrated(status="cancelled", reason="so")],
+    "approval.requested.v1": [waiting],
+    "approval.decided.v1": [decided("approve"), decided("deny"), undecided],
     "org.member.invited.v1": [invited],
     "org.member.removed.v1": [member_removed],
 }

@@ -13,6 +13,7 @@ from specserver import Operation
 # By operation and member, which of another estate's records is tried in it.
 NAMED = {
     ("instances.list", "project_id"): "project_id",
+    ("approvals.list", "team_id"): "team_id",
     ("backups.restore", "project_id"): "project_id",
     ("projects.create", "team_id"): "team_id",
     ("projects.update", "team_id"): "team_id",

@@ -209,3 +209,48 @@ def test_a_log_is_followed_from_as_far_back_as_wanted(
     assert cli("logs", "sales").code == 0
     asked = [one.query for one in plane.cell.seen if one.path.startswith("/v1/logs")]
     assert asked == [{"follow": "true", "tail_lines": "5"}, {}]
+
+
+APPROVAL: dict[str, Any] = {
+    "id": "apr_01JD7QK3V8Y2M4N6P8R0S2T4V6",
+    "status": "pending",
+    "reasons": [{"rule": "above_size", "message": "size s2 is\nabove s1"}],
+    "expires_at": "2026-11-28T09:00:00.000Z",
+}
+
+
+def ordered(plane: ControlPlane, cli: Cli, *more: str) -> Any:
+    path = f"/v1/orgs/{plane.world.org_id}/projects/{plane.world.project_id}/instances"
+    plane.script("POST", path, (202, {"Location": "/v1/nowhere"}, dict(APPROVAL)))
+    return cli("instances", "create", "--engine", "duckdb", "--size", "s2", "-o", "json", *more)
+
+
+def test_an_order_that_needs_approval_is_shown_as_such(
+    home: object, plane: ControlPlane, cli: Cli
+) -> None:
+    ran = ordered(plane, cli)
+    assert (ran.code, json.loads(ran.out)) == (0, APPROVAL)
+    assert "nothing is created yet" in ran.err
+    assert "(size s2 is above s1)" in ran.err
+    assert "`menagerie approvals get apr_01JD7QK3V8Y2M4N6P8R0S2T4V6`" in ran.err
+
+
+def test_approval_is_not_waited_for(home: object, plane: ControlPlane, cli: Cli) -> None:
+    ran = ordered(plane, cli, "--wait")
+    assert (ran.code, ran.out) == (7, "")
+    assert "error: nothing is created yet: this waits for approval until 2026-11-28" in ran.err
+    assert "menagerie approvals get" in ran.err
+    assert not [one for one in plane.seen if "wait_for" in one.query]
+
+
+@pytest.mark.parametrize(("more", "sent"), [((), {}), (("--reason", "go"), {"reason": "go"})])
+def test_a_reason_to_approve_may_be_left_out(
+    more: tuple[str, ...], sent: Any, home: object, plane: ControlPlane, cli: Cli
+) -> None:
+    approval = APPROVAL["id"]
+    path = f"/v1/orgs/{plane.world.org_id}/approvals/{approval}/actions/approve"
+    told = {"approval_id": approval, "status": "approved", "instance_id": "inst_1"}
+    plane.script("POST", path, (200, {}, told))
+    ran = cli("approvals", "approve", approval, *more, "-o", "json")
+    assert (ran.code, json.loads(ran.out)) == (0, told), ran.err
+    assert plane.seen[-1].body == sent

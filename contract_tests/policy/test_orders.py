@@ -208,7 +208,6 @@ def test_a_preview_tells_cost_and_what_is_left() -> None:
         "storage_bytes": GB,
         "cost_usd_cents_per_month": 0,
         "quota_left": {"instances": 0, "storage_bytes": 0},
-        "approval_required": False,
     }
     first = preview(Order("duckdb", "f0"), FREE)
     assert first["quota_left"] == {"instances": 1, "storage_bytes": GB}

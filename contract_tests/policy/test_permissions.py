@@ -16,7 +16,7 @@ EXPECTED = {
         "credentials:reveal", "credentials:rotate", "logs:read", "usage:read", "network:write",
         "queues:read", "queues:write", "backups:read", "backups:write",
         "migrations:read", "migrations:write", "console:open", "data:export",
-        "alerts:read", "alerts:write", "teams:read", "roles:read",
+        "alerts:read", "alerts:write", "teams:read", "roles:read", "approvals:read",
     },
     "member": {
         "org:read", "members:read", "teams:read", "roles:read", "projects:read", "instances:read",
@@ -24,17 +24,17 @@ EXPECTED = {
         "logs:read", "usage:read",
         "console:open", "data:export",
         "queues:read", "queues:write", "backups:read", "backups:write",
-        "migrations:read", "migrations:write", "alerts:read", "alerts:write",
+        "migrations:read", "migrations:write", "alerts:read", "alerts:write", "approvals:read",
     },
     "auditor": {
         "org:read", "members:read", "teams:read", "api-keys:read", "projects:read",
         "instances:read", "usage:read", "audit:read", "queues:read", "backups:read",
         "migrations:read", "alerts:read", "roles:read", "service-accounts:read",
-        "support-grants:read",
+        "support-grants:read", "approvals:read",
     },
 }  # fmt: skip
 
-LEADS = {"team:write", "project-members:write"}
+LEADS = {"team:write", "project-members:write", "approvals:decide"}
 roles = st.sampled_from(sorted(ROLES))
 scopes = st.none() | st.lists(st.sampled_from(sorted(ALL)))
 

@@ -96,6 +96,13 @@ def of_a_letter(stage: Stage) -> None:
     posted.letter(stage, Letter("a@example.com", "So", "it is"))
 
 
+def of_an_order(stage: Stage) -> None:
+    """That nobody decided in time."""
+    posted.order(stage, expires_in_s=-1)
+    with stage.database.write() as db:
+        known.enqueue(db, "approvals.expire", "test:approvals.expire")
+
+
 def with_a_second_store(then: Callable[[Stage], None]) -> Callable[[Stage], None]:
     """Without one, a cell is told nothing of copies."""
 
@@ -110,6 +117,7 @@ def with_a_second_store(then: Callable[[Stage], None]) -> Callable[[Stage], None
 # Beside the cases of test_three_ways.py, which follow an instance through its statuses.
 OTHERS: Final[dict[str, Callable[[Stage], None]]] = {
     "access.end_urls": by_itself("access.end_urls", cell_id="cell_fake"),
+    "approvals.expire": of_an_order,
     "archiving.tell": on_instance("archiving.tell"),
     "backups.create": of_a_backup("backups.create"),
     "backups.drop": of_a_backup("backups.drop"),

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from control.boundary.authorization import authorize_for
+from control.policy.approvals import seen_in
 from specserver.binding import argument_name
 from storage.access import api_keys, invites, memberships, projects, sessions, teams
 from storage.access.scopes import RecordPlace
 from storage.data import backups, migrations, restores
+from storage.errors import RecordNotFound
 from storage.events import alerts
-from storage.instances import instances
+from storage.instances import approvals, instances
 from storage.network import domains
 from storage.roles import roles, service_accounts, support_grants
 
@@ -132,6 +134,16 @@ def _alert(call: "Call", _found: Records, alert_id: str, *, lock: bool) -> alert
     return alerts.fetch(call.db, _org_id(call), alert_id, lock=lock)
 
 
+def _approval(call: "Call", _found: Records, approval_id: str, *, lock: bool) -> approvals.Approval:
+    """There for whoever asked for it, too, where they may not decide."""
+    assert call.caller is not None
+    found = approvals.fetch(call.db, _org_id(call), approval_id, lock=lock)
+    seen = seen_in(call.caller.rights)
+    if seen is None or found.team_id in seen or found.requester_id == call.caller.user.id:
+        return found
+    raise RecordNotFound("approval not found")
+
+
 def _session(call: "Call", _found: Records, session_id: str, *, lock: bool) -> sessions.UserSession:
     assert call.caller is not None
     own = call.caller.session.id if call.caller.session else ""
@@ -161,6 +173,7 @@ KINDS: Final[Mapping[str, RecordKind]] = {
     "api_key": RecordKind(ORG, _api_key),
     "invite": RecordKind(ORG, _invite),
     "alert": RecordKind(ORG, _alert, shown_by="alerts:read", place=_place_of_alert),
+    "approval": RecordKind(ORG, _approval, shown_by="approvals:read"),
     "session": RecordKind(CALLER, _session),
 }
 """A new kind of record has its line here; storage says what is not found."""

@@ -60,3 +60,64 @@ def _quotable(name: str) -> str:
     """A name that cannot leave its quotes, and in which no mail program finds a link."""
     plain = "".join(character for character in name if character.isprintable())
     return plain.translate({ord('"'): "'", ord("<"): "(", ord(">"): ")"}).replace("://", ": ")
+
+
+def approval_request(
+    *,
+    to: str,
+    by: str,
+    org: str,
+    team: str,
+    order: str,
+    cost: str,
+    reasons: list[str],
+    approval_id: str,
+    until: str,
+    base_url: str,
+) -> Letter:
+    """To somebody who can decide. What the order is called is of tenants too."""
+    by, org, team, order = (_quotable(name) for name in (by, org, team, order))
+    listed = "\n".join(f"- {_quotable(reason)}" for reason in reasons)
+    return Letter(
+        to=to,
+        subject=f'Approval needed in the organization "{org}"',
+        text=f"""\
+"{by}" wants to order a database instance for the team "{team}" of the organization "{org}", on the
+database service at {base_url}
+
+    {order}
+    {cost} a month
+
+By the team's policy this needs approval:
+{listed}
+
+You can decide, as can others who lead the team or the organization:
+
+    menagerie approvals get {approval_id}
+    menagerie approvals approve {approval_id}
+    menagerie approvals deny {approval_id} --reason "…"
+
+Until it is approved, nothing is created. It expires on {until}.
+""",
+    )
+
+
+def approval_decided(
+    *, to: str, org: str, order: str, approval_id: str, status: str, reason: str | None, then: str
+) -> Letter:
+    """To whoever asked."""
+    org, order = _quotable(org), _quotable(order)
+    said = f'\nThe reason given: "{_quotable(reason)}"\n' if reason else ""
+    return Letter(
+        to=to,
+        subject=f'Your order in the organization "{org}": {status}',
+        text=f"""\
+Your order in the organization "{org}" is {status}:
+
+    {order}
+{said}
+{then}
+
+    menagerie approvals get {approval_id}
+""",
+    )

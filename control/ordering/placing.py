@@ -116,7 +116,6 @@ def preview(by: Requester, project: Project, body: Body) -> Body:
         },
         "cost_usd_cents_month": come_to["cost_usd_cents_per_month"],
         "quota_left": come_to["quota_left"],
-        "approval_required": come_to["approval_required"],
     }
 
 

@@ -20,7 +20,6 @@ class Preview(TypedDict):
     storage_bytes: int
     cost_usd_cents_per_month: int
     quota_left: dict[str, int | None]
-    approval_required: bool
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,6 @@ def preview(order: Order, terms: Terms) -> Preview:
             "instances": _left(plan.instances_max, usage.instances + 1),
             "storage_bytes": _left(plan.storage_bytes_max, usage.storage_bytes + storage_bytes),
         },
-        approval_required=False,
     )
 
 

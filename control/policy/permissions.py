@@ -30,6 +30,8 @@ CATALOGUE: Final[Mapping[str, str]] = MappingProxyType(
         "instances:write": "create, change, pause and resume instances",
         "instances:delete": "delete instances; their data is kept for the plan's retention",
         "instances:erase": "erase instances at once, backups included",
+        "approvals:read": "see your own orders that need approval, and those that you can decide",
+        "approvals:decide": "approve and deny orders of instances, and order without approval",
         "network:write": "replace allow-lists and the authorities of client certificates",
         "console:open": "open the SQL console of an instance",
         "credentials:reveal": "see an instance's credentials, through a one-time URL",
@@ -75,11 +77,11 @@ _OPERATOR = _VIEWER | {
 }
 _DEVELOPER = _OPERATOR | {"projects:write", "network:write"}
 
-# What roles hold in a team, strongest first. Who leads a team decides who is in it; that developers
-# hold their role in Everyone makes them no leads of it.
+# What roles hold in a team, strongest first. Who leads a team decides who is in it and what is
+# ordered for it; that developers hold their role in Everyone makes them no leads of it.
 TEAM_ROLES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
-        "admin": _DEVELOPER | {"team:write", "project-members:write"},
+        "admin": _DEVELOPER | {"team:write", "project-members:write", "approvals:decide"},
         "operator": _OPERATOR,
         "viewer": _VIEWER,
     }
@@ -95,7 +97,7 @@ PROJECT_ROLES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
 TEAM: Final = TEAM_ROLES["admin"]
 """What is held for the records of a team; all else is held for an organization alone."""
 
-_MEMBER = frozenset({"org:read", "members:read", "teams:read", "roles:read"})
+_MEMBER = frozenset({"org:read", "members:read", "teams:read", "roles:read", "approvals:read"})
 # Strongest first, as they are shown.
 ROLES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
@@ -112,7 +114,9 @@ EVERY_TEAM: Final = frozenset({"owner", "admin", "auditor"})
 
 # Not what leads to data or to more rights: support is to see what is wrong, and to mend that.
 SUPPORT: Final = (
-    _READ_ALL - {"api-keys:read", "service-accounts:read", "support-grants:read", "queues:read"}
+    _READ_ALL
+    - {"api-keys:read", "service-accounts:read", "support-grants:read", "queues:read"}
+    - {"approvals:read"}
 ) | {"instances:write", "backups:write", "alerts:write"}
 """What may be granted to support."""
 

@@ -19,6 +19,10 @@ ASSIGNMENTS_MAX: Final = 5_000
 SERVICE_ACCOUNTS_MAX: Final = 500
 SUPPORT_GRANTS_MAX: Final = 20
 INVITES_TO_ONE_A_DAY_MAX: Final = 3
+APPROVALS_MAX: Final = 200
+"""Orders of one organization that wait for approval at once."""
+APPROVALS_OF_ONE_MAX: Final = 20
+"""Of those, the orders of one person, whichever of their API keys asked."""
 ORGS_CLOSED_WITHIN: Final = timedelta(days=30)
 DOMAINS_MAX: Final = 20
 """Of one instance; a cell takes no more."""
@@ -184,6 +188,23 @@ def check_one_more_invite_to(sent: int) -> list[Violation]:
         return []
     message = f"{INVITES_TO_ONE_A_DAY_MAX} invites were sent to this address in 24 hours"
     return [wrong("email", "quota", f"{message}; try again later")]
+
+
+def check_one_more_approval(of_org: int, of_requester: int) -> list[Violation]:
+    """Whether somebody with so many orders that wait for approval may ask for one more."""
+    if of_requester >= APPROVALS_OF_ONE_MAX:
+        message = (
+            f"{of_requester} of your orders wait for approval, and {APPROVALS_OF_ONE_MAX} can; have"
+            " them decided first"
+        )
+        return [wrong("", "quota", message)]
+    if of_org >= APPROVALS_MAX:
+        message = (
+            f"{of_org} orders of the organization wait for approval, and {APPROVALS_MAX} can; have"
+            " them decided first"
+        )
+        return [wrong("", "quota", message)]
+    return []
 
 
 def check_one_more_domain(plan: Plan, count: int) -> list[Violation]:

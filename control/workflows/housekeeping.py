@@ -12,7 +12,7 @@ from storage.access import invites, sessions
 from storage.data import backups, migrations, restores
 from storage.database import now
 from storage.events import alerts, audit, events
-from storage.instances import changes, one_time_urls
+from storage.instances import approvals, changes, one_time_urls
 
 KEEP_FINISHED_WORK: Final = timedelta(days=1)
 KEEP_ENDED_SESSIONS: Final = timedelta(days=30)
@@ -41,6 +41,7 @@ def clean(op: Operation) -> None:
     _forget(op, queue.forget_finished, KEEP_FINISHED_WORK)
     _forget(op, audit.forget_old, timedelta(days=settings.audit_kept_days))
     _forget(op, invites.forget_old, timedelta(days=settings.audit_kept_days))
+    _forget(op, approvals.forget_old, timedelta(days=settings.audit_kept_days))
     _forget(op, alerts.forget_old, timedelta(days=settings.audit_kept_days))
     _forget(op, changes.forget_old, timedelta(days=settings.audit_kept_days))
     _forget(op, migrations.forget_old, timedelta(days=settings.audit_kept_days))

@@ -8,6 +8,7 @@ from control.policy.violations import refuse
 from handlers import paging
 from handlers.access import remaining, slugs, views
 from handlers.calls import OrgCall
+from handlers.instances import needing_approval
 from specserver import Reply
 from storage.access import projects, teams
 from storage.access.projects import Project
@@ -76,6 +77,8 @@ def _owning(call: OrgCall, team_id: str) -> str:
 def _move(call: OrgCall, project: Project, team_id: str) -> None:
     """With all that belongs to it, at once: nobody sees half of it in either team."""
     _owning(call, team_id)
+    if of_projects.has_any(call.db, call.org.id, project.id):
+        needing_approval.check_move(call, team_id)
     of_teams.follow_project(call.db, call.org.id, project.id, team_id)
     alerts.follow_project(call.db, call.org.id, project.id, team_id)
 

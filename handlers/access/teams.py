@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from control.policy import quotas
+from control.policy import approvals, quotas
+from control.policy.approvals import Policy
 from control.policy.plans import PLANS
 from control.policy.violations import refuse
 from handlers import paging
@@ -16,7 +17,7 @@ from storage.instances import of_teams
 from storage.roles import roles
 
 Body = dict[str, Any]
-OF_THE_ORGANIZATION = frozenset({"slug", "monthly_budget_cents"})
+OF_THE_ORGANIZATION = frozenset({"slug", "monthly_budget_cents", "approval_policy"})
 """Members that whoever leads a team cannot set."""
 
 
@@ -32,8 +33,9 @@ def create(call: OrgCall, body: Body) -> Reply:
     slug = body.get("slug") or slugs.derive(
         body["name"], "team", lambda slug: teams.is_slug_taken(call.db, call.org.id, slug)
     )
-    team = teams.create(call.db, call.org.id, {**body, "slug": slug})
-    call.audit(target=team.id, detail={**body, "slug": slug})
+    told = {**_checked(body, None), "slug": slug}
+    team = teams.create(call.db, call.org.id, told)
+    call.audit(target=team.id, detail=told)
     return Reply.created(views.team(team, 0), f"/v1/orgs/{call.org.id}/teams/{team.id}")
 
 
@@ -43,8 +45,9 @@ def get(call: OrgCall, team: Team) -> Body:
 
 def update(call: OrgCall, team: Team, body: Body) -> Body:
     call.require_for("teams:write", OF_THE_ORGANIZATION & body.keys())
-    team.change(body)
-    call.audit(target=team.id, detail=body)
+    told = _checked(body, team)
+    team.change(told)
+    call.audit(target=team.id, detail=told)
     call.db.flush()
     return _shown(call, team)
 
@@ -57,6 +60,17 @@ def delete(call: OrgCall, team: Team) -> Reply:
     call.audit(target=team.id, detail={"name": team.name, "slug": team.slug})
     teams.delete(call.db, team)
     return Reply.no_content()
+
+
+def _checked(body: Body, team: Team | None) -> Body:
+    """What a team is to be, with its whole approval policy, which fits the budget it is to have."""
+    known = Policy.of(team.approval_policy if team else None)
+    policy = Policy.of(body["approval_policy"]) if "approval_policy" in body else known
+    budget = body.get("monthly_budget_cents", team.monthly_budget_cents if team else None)
+    refuse(approvals.check_policy(policy, budget))
+    if "approval_policy" not in body:
+        return body
+    return {**body, "approval_policy": None if policy.is_never else policy.as_json()}
 
 
 def _shown(call: OrgCall, team: Team) -> Body:

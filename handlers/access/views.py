@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Any
 
+from control.policy.approvals import Policy
 from handlers.instants import timestamp, timestamp_or_none
 from storage.access.api_keys import ApiKey
 from storage.access.invites import Invite
@@ -92,6 +93,7 @@ def team(record: Team, members: int) -> Json:
         "slug": record.slug,
         "cost_centre": record.cost_centre,
         "monthly_budget_cents": record.monthly_budget_cents,
+        "approval_policy": Policy.of(record.approval_policy).as_json(),
         "is_default": record.is_default,
         "members": members,
         "created_at": timestamp(record.created_at),

@@ -14,7 +14,7 @@ from handlers import instants, paging
 from handlers.calls import OrgCall
 from handlers.data import backup_views as views
 from handlers.data import moments, progress, restore_views
-from handlers.instances import one_time
+from handlers.instances import needing_approval, one_time
 from handlers.instances.views import instance_event
 from specserver import Conflict, Forbidden, Reply
 from storage.access import projects
@@ -119,6 +119,7 @@ def _placed(call: OrgCall, instance: Instance, backup: Backup, body: Body) -> In
         raise Conflict(f"cannot restore a backup of an instance that is {instance.status}")
     project = _project(call, body.get("project_id") or instance.project_id)
     made = ordering.place_restored(call.requester, instance, backup, project, body)
+    needing_approval.check_new(call, made)
     call.emit("instance.requested.v1", instance_event(made), made)
     return made
 

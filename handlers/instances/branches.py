@@ -9,7 +9,7 @@ from control.workflows.instances import lifecycle
 from handlers import paging, preconditions
 from handlers.calls import OrgCall
 from handlers.data import moments
-from handlers.instances import views
+from handlers.instances import needing_approval, views
 from specserver import Reply
 from storage.data import restores
 from storage.data.backups import Backup
@@ -34,6 +34,7 @@ def create(call: OrgCall, instance: Instance, body: Body) -> Reply:
     at = moments.asked(body)
     base = None if at is None else _base(call, instance, at)
     branch = ordering.place_branch(call.requester, instance, body)
+    needing_approval.check_new(call, branch)
     call.audit(target=branch.id, detail={"branch_of": instance.id, **body})
     call.emit("instance.requested.v1", views.instance_event(branch), branch)
     if base is None:

@@ -11,7 +11,14 @@ from control.workflows.instances import erasure, lifecycle, resizing, resuming
 from control.workflows.network.networks import apply_network
 from handlers import instants, paging, preconditions
 from handlers.calls import OrgCall
-from handlers.instances import capacity_views, certificates, one_time, views
+from handlers.instances import (
+    approvals,
+    capacity_views,
+    certificates,
+    needing_approval,
+    one_time,
+    views,
+)
 from specserver import PollAgain, Reply
 from storage.access.projects import Project
 from storage.data import migrations
@@ -74,7 +81,11 @@ def list_in_project(
 
 def create(call: OrgCall, project: Project, body: Body, dry_run: bool) -> Reply:
     if dry_run:
-        return Reply.ok(ordering.preview(call.requester, project, body))
+        return Reply.ok(needing_approval.preview(call, project, body))
+    if needing_approval.may_be_needed(call, project):
+        shown = needing_approval.preview(call, project, body)
+        if shown["approval_required"]:
+            return approvals.request(call, project, body, shown)
     instance = ordering.place(call.requester, project, body)
     call.audit(target=instance.id, detail=body)
     call.emit("instance.requested.v1", views.instance_event(instance), instance)
@@ -107,6 +118,7 @@ def look_away_s(waited_s: float) -> float:
 def update(call: OrgCall, instance: Instance, body: Body, if_match: str | None = None) -> Reply:
     _check_unchanged(instance, if_match)
     ordering.check_alteration(call.requester, instance, body)
+    needing_approval.check_growth(call, instance, body)
     wanted = {_KINDS[column]: value for column, value in body.items()}
     ordered = changes.order(call.db, instance, wanted, requested_by=call.caller.id, now=call.now)
     call.audit(target=instance.id, detail=body)
@@ -132,6 +144,7 @@ def undelete(call: OrgCall, instance: Instance, if_match: str | None = None) -> 
     instance.undelete(call.now)
     changes.give_up(call.db, call.org.id, instance.id)
     ordering.check_return(call.requester, instance)
+    needing_approval.check_return(call, instance)
     call.audit(target=instance.id, detail={"name": instance.name})
     call.start(resuming.resume, instance)
     if not networks.of_instance(call.db, instance).is_applied:

@@ -1,13 +1,14 @@
 """Who is in a team, and with which role."""
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, and_, func, or_, select
+from sqlalchemy import ColumnElement, Select, and_, case, func, or_, select
 from sqlalchemy.orm import Session
 
 from storage import pages
-from storage.access.memberships import Membership
+from storage.access.memberships import PEOPLE, Membership
 from storage.access.teams import Team, TeamMember, everyone_of
 from storage.access.users import User
 from storage.errors import RecordNotFound
@@ -67,6 +68,35 @@ def remove(db: Session, team: Team, member: Membership) -> None:
     if team.is_default:
         member.teams_only = True
     db.flush()
+
+
+class WithRoles(NamedTuple):
+    """A member, with what they hold their rights by in a team."""
+
+    user_id: str
+    email: str
+    name: str
+    role: str
+    teams_only: bool
+    team_role: str | None
+
+
+def with_roles(
+    db: Session, team: Team, *, org_roles: Collection[str], team_roles: Collection[str], limit: int
+) -> list[WithRoles]:
+    """People with one of these roles in the organization or in the team; the team's own first."""
+    who = Membership.user_id, User.email, User.name, Membership.role, Membership.teams_only
+    in_team = TeamMember.role.in_(team_roles)
+    rows = (
+        select(*who, TeamMember.role)
+        .join(User, User.id == Membership.user_id)
+        .outerjoin(TeamMember, _role_in(team.id))
+        .where(Membership.org_id == team.org_id, PEOPLE)
+        .where(or_(Membership.role.in_(org_roles), in_team))
+        .order_by(case((in_team, 0), else_=1), Membership.user_id)
+        .limit(limit)
+    )
+    return [WithRoles(*row) for row in db.execute(rows)]
 
 
 def counts(db: Session, org_id: str, team_ids: list[str]) -> dict[str, int]:

@@ -19,7 +19,7 @@ from sqlalchemy.sql.selectable import ScalarSelect
 from storage import identifiers, pages
 from storage.access.memberships import Membership
 from storage.access.scopes import RecordPlace
-from storage.columns import Owned, Record, one_of
+from storage.columns import Json, Owned, Record, one_of
 from storage.errors import RecordNotFound, StateConflict
 from storage.json_rows import JsonObject
 from storage.lookups import by_key
@@ -39,6 +39,8 @@ class Team(Owned, Record):
     slug: Mapped[str]
     cost_centre: Mapped[str | None]
     monthly_budget_cents: Mapped[int | None] = mapped_column(BigInteger)
+    # Which orders need approval; None: none of them.
+    approval_policy: Mapped[dict[str, Any] | None] = mapped_column(Json)
 
     @property
     def place(self) -> RecordPlace:

@@ -67,6 +67,17 @@ _OF_ORGANIZATION: Final = Prepared(
 )
 
 
+_OF_TEAM: Final = Prepared(
+    select(Instance.size, _NEW_SIZE, Instance.storage_bytes, _WAITING_BYTES)
+    .outerjoin(_RESIZED, and_(_waits(_RESIZED, "size"), _RESIZED.org_id == bindparam("org_id")))
+    .outerjoin(_GROWN, and_(_waits(_GROWN, "storage"), _GROWN.org_id == bindparam("org_id")))
+    .where(
+        *(Instance.org_id == bindparam("org_id"), Instance.team_id == bindparam("team_id")),
+        *(LIVE, Instance.id != bindparam("besides")),
+    )
+)
+
+
 @dataclass
 class Allocations:
     """`sizes` counts instances that compute; `growing` are sizes that are to become others.
@@ -115,3 +126,17 @@ def of_organization(db: Session, org_id: str) -> OfOrganization:
     found = {bool(wanted): held for wanted, *held in _OF_ORGANIZATION.rows(db, org_id=org_id)}
     (count, held), (gone, gone_held) = found.get(True, (0, 0)), found.get(False, (0, 0))
     return OfOrganization(count, int(held), gone, int(gone_held))
+
+
+def of_team(
+    db: Session, org_id: str, team_id: str, *, besides: str | None = None
+) -> list[tuple[str, int]]:
+    """The size and the storage that each wanted instance of the team has, or is to have.
+
+    `besides` is an instance that is left out.
+    """
+    asked = {"org_id": org_id, "team_id": team_id, "besides": besides or ""}
+    return [
+        (size if new_size is None else orjson.loads(new_size), max(held, more or 0))
+        for size, new_size, held, more in _OF_TEAM.rows(db, **asked)
+    ]

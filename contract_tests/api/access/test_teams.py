@@ -74,9 +74,11 @@ class Company:
         branch = house.post(f"{path}/branches", tenant.key, json={"name": "branch"})
         made_of_it = domain(house, tenant, instance_id), *restored(house, tenant, instance_id)
         migration_id, alert_id = migrating(house, tenant, instance_id), alerted(house, instance_id)
-        user_id = self.person(role="auditor").id
-        in_project = f"{tenant.path}/projects/{made.id}/members/{user_id}"
-        assert house.request("PUT", in_project, tenant.key, json={"role": "viewer"}).is_success
+        # Of whom one may lose the role by what is tried.
+        user_id, other = (self.person(role="auditor").id for _ in range(2))
+        for each in (user_id, other):
+            in_project = f"{tenant.path}/projects/{made.id}/members/{each}"
+            assert house.request("PUT", in_project, tenant.key, json={"role": "viewer"}).is_success
         ids = *made_of_it, migration_id, alert_id, user_id
         estate = Estate(tenant, instance_id, *ids)
         return {**estate.ids, "branch_id": branch.json()["id"]}

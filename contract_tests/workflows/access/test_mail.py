@@ -17,7 +17,7 @@ from contract_tests.workflows import posted
 from contract_tests.workflows.stage import Stage
 from control.boundary import identity
 from control.mail import Letter, Maildir, MailFailed, MailRefused, SmtpServer, delivery, mailer_of
-from control.mail.letters import invitation
+from control.mail.letters import approval_decided, approval_request, invitation
 from menagerie import logs
 from menagerie.errors import SettingsError
 from menagerie.mail import read
@@ -205,6 +205,20 @@ def test_an_invite_that_was_revoked_meanwhile_needs_no_letter(stage: Stage) -> N
         db.get_one(Invite, invite.id).revoke(stage.database.now(db))
     stage.settle()
     assert mailer.keys == []
+
+
+def test_names_in_letters_about_orders_stay_in_their_quotes() -> None:
+    name = 'Sales" <https://evil.example/> \n\nPay now: https://evil.example'
+    asked = {"org": name, "order": name, "approval_id": "apr_1"}
+    request = approval_request(
+        **asked, to="a@b.c", by=name, team=name, cost="", reasons=[name], until="", base_url=""
+    )
+    decided = approval_decided(**asked, to="a@b.c", status="denied", reason=name, then="")
+    for letter in (request, decided):
+        told = letter.subject + letter.text
+        assert "https://" not in told
+        assert "\nPay now" not in told
+        assert 'Sales"' not in told
 
 
 @pytest.mark.parametrize(

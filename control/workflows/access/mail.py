@@ -13,6 +13,8 @@ from storage import identifiers
 from storage.access import invites
 from storage.access.invites import Invite
 from storage.database import now
+from storage.instances import approvals
+from storage.instances.approvals import Approval
 
 _CONTEXT: Final = "letter"
 """What a letter is sealed for: it may hold a token, which the database must not tell."""
@@ -38,10 +40,26 @@ def post(db: Session, sealer: Sealer, letter: Letter, invite: Invite) -> None:
     work.enqueue(db, send, lane, args)
 
 
+def post_of_approval(
+    db: Session, sealer: Sealer, letter: Letter, approval: Approval, *, while_pending: bool
+) -> None:
+    """As `post`, of an order: asking somebody to decide is in vain once it was decided."""
+    sealed = sealer.seal(orjson.dumps(letter.as_json()), _CONTEXT).hex()
+    args = {"org_id": approval.org_id, "sealed": sealed}
+    if while_pending:
+        args["approval_id"] = approval.id
+    work.enqueue(db, send, identifiers.new("mail_"), args)
+
+
 def _is_wanted(op: Operation) -> bool:
-    """An invite that was revoked meanwhile needs no letter."""
+    """An invite that was revoked meanwhile needs no letter, nor an order that was decided."""
+    org_id = op.args["org_id"]
     with op.database.read() as db:
-        return invites.is_pending(db, op.args["org_id"], op.args["invite_id"], now(db))
+        if "invite_id" in op.args:
+            return invites.is_pending(db, org_id, op.args["invite_id"], now(db))
+        if "approval_id" in op.args:
+            return approvals.is_pending(db, org_id, op.args["approval_id"], now(db))
+    return True
 
 
 def _opened(sealer: Sealer, sealed: str) -> Letter:
