@@ -23,6 +23,7 @@ from storage.instances.changes import Change
 from storage.instances.instances import Instance
 from storage.instances.one_time_urls import OneTimeUrl
 from storage.instances.samples import Sample
+from storage.instances.spans import BilledSpan
 from storage.network.domains import Domain
 from storage.network.networks import Network
 from storage.rate_windows import RateWindow
@@ -35,6 +36,7 @@ __all__ = [
     "AuditEntry",
     "Backup",
     "BackupSettings",
+    "BilledSpan",
     "Cell",
     "Change",
     "CopyStatus",
