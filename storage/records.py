@@ -1,6 +1,7 @@
 """Every record in one place, so that the metadata is whole before anything reads it."""
 
 from storage.access.api_keys import ApiKey
+from storage.access.budgets import BudgetNotice
 from storage.access.invites import Invite
 from storage.access.memberships import Membership
 from storage.access.organizations import Organization
@@ -37,6 +38,7 @@ __all__ = [
     "Backup",
     "BackupSettings",
     "BilledSpan",
+    "BudgetNotice",
     "Cell",
     "Change",
     "CopyStatus",

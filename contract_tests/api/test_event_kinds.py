@@ -11,6 +11,7 @@ from contract_tests.api.rows import DOCUMENT, migrating, watch
 from contract_tests.workflows.fake_backups import ARCHIVING, COPIES
 from contract_tests.workflows.fake_migrations import checked, compared, copied, moment
 from contract_tests.workflows.known import take_turn
+from storage.access import teams
 
 Act = Callable[[House, Tenant, str], None]
 
@@ -127,6 +128,19 @@ def invited(house: House, tenant: Tenant, _instance_id: str) -> None:
     assert house.post(f"{tenant.path}/invites", tenant.key, json=body).is_success
 
 
+def spent(house: House, tenant: Tenant, instance_id: str) -> None:
+    """More than a budget of nothing."""
+    team_id = teams.everyone_of(tenant.org_id)
+    asked("PATCH", "", size="s0")(house, tenant, instance_id)
+    budget = {"monthly_budget_cents": 0}
+    path = f"{tenant.path}/teams/{team_id}"
+    assert house.request("PATCH", path, tenant.key, json=budget).is_success
+    house.pass_time(60)
+    with house.database.write() as db:
+        take_turn(db, "budgets.watch")
+    house.settle()
+
+
 CHECKED = checked(("warning", "the table has no primary key"))
 ROTATED = {"generation": 2, "overlap_until": "2030-01-01T00:00:00.000Z"}
 ACTS: dict[str, list[Act]] = {
@@ -164,6 +178,7 @@ ACTS: dict[str, list[Act]] = {
     "migration.failed.v1": [migrated(status="failed"), migrated(status="cancelled", reason="so")],
     "org.member.invited.v1": [invited],
     "org.member.removed.v1": [member_removed],
+    "budget.threshold.v1": [spent],
 }
 
 
