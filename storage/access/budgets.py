@@ -33,7 +33,10 @@ class Watched(NamedTuple):
 
 
 _IS_ALERTED: Final = exists().where(
-    Alert.team_id == Team.id, Alert.kind == THRESHOLD, Alert.resolved_at.is_(None)
+    Alert.team_id == Team.id,
+    Alert.kind == THRESHOLD,
+    Alert.resolved_at.is_(None),
+    Alert.instance_id.is_(None),
 )
 
 

@@ -19,6 +19,7 @@ from storage.pages import Page
 SEVERITIES: Final = ("info", "warning", "critical")
 """From the least to the most severe."""
 _UNRESOLVED: Final = text("resolved_at IS NULL")
+_OF_TEAMS: Final = text("resolved_at IS NULL AND instance_id IS NULL")
 
 
 class Alert(Owned, Record):
@@ -34,6 +35,13 @@ class Alert(Owned, Record):
             "kind",
             postgresql_where=_UNRESOLVED,
             sqlite_where=_UNRESOLVED,
+        ),
+        Index(
+            "ix_alerts_unresolved_of_teams",
+            "team_id",
+            "kind",
+            postgresql_where=_OF_TEAMS,
+            sqlite_where=_OF_TEAMS,
         ),
     )
 

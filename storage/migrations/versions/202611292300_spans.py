@@ -66,7 +66,7 @@ _VALUES = f"NEW.org_id, NEW.id, NEW.team_id, NEW.size, NEW.storage_bytes, {_RUNS
 _LAST = "(SELECT max(s.until) FROM spans s WHERE s.instance_id = NEW.id)"
 _IS_BILLED = _BILLED.format(row="NEW")
 _ENDED = "OLD.until IS NOT NULL"
-_TOLD = "a span that has ended does not change"
+_TOLD = "of a span its end is written, once, and nothing else changes"
 
 
 def _kept(row: str) -> str:

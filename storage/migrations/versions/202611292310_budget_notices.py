@@ -8,6 +8,8 @@ from storage.columns import Timestamp
 revision = "202611292310"
 down_revision = "202611292300"
 
+_OF_TEAMS = sa.text("resolved_at IS NULL AND instance_id IS NULL")
+
 
 def upgrade() -> None:
     op.create_table(
@@ -24,9 +26,17 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("team_id", "month", "percent", name=op.f("pk_budget_notices")),
     )
     _let_alerts_have_no_instance(True)
+    op.create_index(
+        "ix_alerts_unresolved_of_teams",
+        "alerts",
+        ["team_id", "kind"],
+        postgresql_where=_OF_TEAMS,
+        sqlite_where=_OF_TEAMS,
+    )
 
 
 def downgrade() -> None:
+    op.drop_index("ix_alerts_unresolved_of_teams", "alerts")
     op.execute("DELETE FROM alerts WHERE instance_id IS NULL")
     _let_alerts_have_no_instance(False)
     op.drop_table("budget_notices")
