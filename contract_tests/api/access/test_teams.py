@@ -202,7 +202,8 @@ def test_every_list_of_teams_records_is_among_them() -> None:
     }
     # What streams of events show is held to teams in test_events.py.
     # Of figures of backups in test_backups.py.
-    others = {"orgs.ca", "projects.get", "events.follow", "backups.health"}
+    # Of what a team spends in test_budgets.py.
+    others = {"orgs.ca", "projects.get", "events.follow", "backups.health", "budgets.get"}
     assert listing == {*LISTS} - {"branches.list"} | others
 
 

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from storage.columns import Timestamp
+from storage.columns import DatabaseClock, Timestamp
 
 revision = "202611292300"
 down_revision = "202611292110"
@@ -12,7 +12,6 @@ _OPEN = sa.text("until IS NULL")
 _BILLED = "({row}.ready_at IS NOT NULL AND {row}.desired_status IN ('running', 'paused'))"
 _RUNS = "({row}.status IN ('running', 'resizing'))"
 _WATCHED = "team_id, size, storage_bytes, status, desired_status, ready_at"
-_CLOCK = "CAST(ROUND((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
 _COLUMNS = "org_id, instance_id, team_id, size, storage_bytes, runs, since, created_at"
 
 
@@ -45,15 +44,15 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_spans_instance_id_until"), "spans", ["instance_id", "until"])
     op.create_index(op.f("ix_spans_team_id_until"), "spans", ["team_id", "until"])
-    on_postgresql = op.get_bind().dialect.name == "postgresql"
-    for statement in _postgresql() if on_postgresql else _sqlite():
+    dialect = op.get_bind().dialect
+    clock = str(DatabaseClock().compile(dialect=dialect))
+    for statement in _postgresql(clock) if dialect.name == "postgresql" else _sqlite(clock):
         op.execute(sa.text(statement.replace(":=", r"\:=")))
-    _begin(on_postgresql)
+    _begin(clock)
 
 
-def _begin(on_postgresql: bool) -> None:
+def _begin(clock: str) -> None:
     """Since its row was last written an instance has been what it is; of before that, who knows."""
-    clock = "date_trunc('milliseconds', clock_timestamp())" if on_postgresql else _CLOCK
     row = "instances"
     op.execute(
         f"INSERT INTO spans ({_COLUMNS})"  # noqa: S608 - of constants
@@ -82,12 +81,12 @@ def _own(row: str) -> str:
 # A change is of the moment that the clock shows, and of none before that at which its row says that
 # it was written. A clock that was set back makes a span of no length, but none that ends before it
 # begins, and no two that overlap.
-def _sqlite() -> list[str]:
-    moment = f"max(NEW.updated_at, {_CLOCK})"
+def _sqlite(clock: str) -> list[str]:
+    moment = f"max(NEW.updated_at, {clock})"
     begin = f"""
         CREATE TRIGGER instances_begin_span AFTER INSERT ON instances WHEN {_IS_BILLED}
         BEGIN
-            INSERT INTO spans ({_COLUMNS}) VALUES ({_VALUES}, {moment}, {_CLOCK});
+            INSERT INTO spans ({_COLUMNS}) VALUES ({_VALUES}, {moment}, {clock});
         END
     """  # noqa: S608 - of constants
     change = f"""
@@ -97,7 +96,7 @@ def _sqlite() -> list[str]:
             UPDATE spans SET until = max(since, {moment})
                 WHERE instance_id = NEW.id AND until IS NULL;
             INSERT INTO spans ({_COLUMNS})
-                SELECT {_VALUES}, max({moment}, coalesce({_LAST}, 0)), {_CLOCK}
+                SELECT {_VALUES}, max({moment}, coalesce({_LAST}, 0)), {clock}
                 WHERE {_IS_BILLED};
         END
     """  # noqa: S608
@@ -111,19 +110,19 @@ def _sqlite() -> list[str]:
     return [begin, change, keep]
 
 
-def _postgresql() -> list[str]:
+def _postgresql(clock: str) -> list[str]:
     record = f"""
         CREATE FUNCTION record_span() RETURNS trigger LANGUAGE plpgsql AS $$
         DECLARE
-            clock timestamptz := date_trunc('milliseconds', clock_timestamp());
-            moment timestamptz := greatest(NEW.updated_at, clock);
+            shown timestamptz := {clock};
+            moment timestamptz := greatest(NEW.updated_at, shown);
         BEGIN
             IF TG_OP = 'UPDATE' THEN
                 UPDATE spans SET until = greatest(since, moment)
                     WHERE instance_id = NEW.id AND until IS NULL;
             END IF;
             IF {_IS_BILLED} THEN
-                INSERT INTO spans ({_COLUMNS}) VALUES ({_VALUES}, greatest(moment, {_LAST}), clock);
+                INSERT INTO spans ({_COLUMNS}) VALUES ({_VALUES}, greatest(moment, {_LAST}), shown);
             END IF;
             RETURN NULL;
         END $$
