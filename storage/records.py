@@ -1,6 +1,7 @@
 """Every record in one place, so that the metadata is whole before anything reads it."""
 
 from storage.access.api_keys import ApiKey
+from storage.access.budgets import BudgetNotice
 from storage.access.invites import Invite
 from storage.access.memberships import Membership
 from storage.access.organizations import Organization
@@ -24,6 +25,7 @@ from storage.instances.changes import Change
 from storage.instances.instances import Instance
 from storage.instances.one_time_urls import OneTimeUrl
 from storage.instances.samples import Sample
+from storage.instances.spans import BilledSpan
 from storage.network.domains import Domain
 from storage.network.networks import Network
 from storage.rate_windows import RateWindow
@@ -41,6 +43,8 @@ __all__ = [
     "AuditEntry",
     "Backup",
     "BackupSettings",
+    "BilledSpan",
+    "BudgetNotice",
     "Cell",
     "Change",
     "CopyStatus",

@@ -11,7 +11,7 @@ from contract_tests.api.rows import DOCUMENT, migrating, watch
 from contract_tests.workflows.fake_backups import ARCHIVING, COPIES
 from contract_tests.workflows.fake_migrations import checked, compared, copied, moment
 from contract_tests.workflows.known import take_turn
-from storage.access.teams import everyone_of
+from storage.access import teams
 
 Act = Callable[[House, Tenant, str], None]
 
@@ -130,7 +130,7 @@ def invited(house: House, tenant: Tenant, _instance_id: str) -> None:
 
 def ordered_for_approval(house: House, tenant: Tenant) -> str:
     """The path of an order of a member that waits."""
-    everyone = f"{tenant.path}/teams/{everyone_of(tenant.org_id)}"
+    everyone = f"{tenant.path}/teams/{teams.everyone_of(tenant.org_id)}"
     policy = {"approval_policy": {"every_order": True}}
     assert house.request("PATCH", everyone, tenant.key, json=policy).is_success
     path = f"{tenant.path}/projects/{tenant.project_id}/instances"
@@ -158,6 +158,19 @@ def undecided(house: House, tenant: Tenant, _instance_id: str) -> None:
     house.pass_time(house.services.settings.approval_ttl_s)
     with house.database.write() as db:
         take_turn(db, "approvals.expire")
+    house.settle()
+
+
+def spent(house: House, tenant: Tenant, instance_id: str) -> None:
+    """More than a budget of nothing."""
+    team_id = teams.everyone_of(tenant.org_id)
+    asked("PATCH", "", size="s0")(house, tenant, instance_id)
+    budget = {"monthly_budget_cents": 0}
+    path = f"{tenant.path}/teams/{team_id}"
+    assert house.request("PATCH", path, tenant.key, json=budget).is_success
+    house.pass_time(60)
+    with house.database.write() as db:
+        take_turn(db, "budgets.watch")
     house.settle()
 
 
@@ -200,6 +213,7 @@ ACTS: dict[str, list[Act]] = {
     "approval.decided.v1": [decided("approve"), decided("deny"), undecided],
     "org.member.invited.v1": [invited],
     "org.member.removed.v1": [member_removed],
+    "budget.threshold.v1": [spent],
 }
 
 

@@ -66,6 +66,18 @@ def test_every_alert_is_resolved_by_something_beside_the_end_of_its_instance() -
             {"status": "failed"},
             ("migration_failed", "warning", "a migration into {name} failed"),
         ),
+        *(
+            (
+                "budget.threshold.v1",
+                {"threshold_percent": percent},
+                (
+                    "budget_threshold",
+                    severity,
+                    f"the team {{name}} has spent {percent} % of its budget",
+                ),
+            )
+            for percent, severity in ((50, "info"), (80, "warning"), (100, "critical"))
+        ),
     ],
 )
 def test_what_an_event_raises(

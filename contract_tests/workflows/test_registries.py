@@ -23,9 +23,12 @@ from control.workflows.instances.starting import start
 from control.workflows.network.dns import DnsResolver
 from control.workflows.network.domains import verify_domain
 from specserver import Document
+from storage.access.teams import Team
 from storage.catalogue import cells
+from storage.columns import EPOCH
 from storage.data import backups
 from storage.identifiers import new
+from storage.instances.instances import Instance
 from storage.network.domains import Domain
 from storage.work import Work
 
@@ -103,6 +106,16 @@ def of_an_order(stage: Stage) -> None:
         known.enqueue(db, "approvals.expire", "test:approvals.expire")
 
 
+def of_a_spent_budget(stage: Stage) -> None:
+    """A team with one of nothing, which the first second of running is more than."""
+    instance = stage.instance("running", ready_at=EPOCH)
+    with stage.database.write() as db:
+        db.get_one(Instance, instance.id).size = "s0"
+        db.get_one(Team, instance.team_id).monthly_budget_cents = 0
+    stage.pass_time(60)
+    by_itself("budgets.watch")(stage)
+
+
 def with_a_second_store(then: Callable[[Stage], None]) -> Callable[[Stage], None]:
     """Without one, a cell is told nothing of copies."""
 
@@ -123,6 +136,7 @@ OTHERS: Final[dict[str, Callable[[Stage], None]]] = {
     "backups.drop": of_a_backup("backups.drop"),
     "backups.expire": by_itself("backups.expire"),
     "backups.schedule": by_itself("backups.schedule"),
+    "budgets.watch": of_a_spent_budget,
     "cells.hear": by_itself("cells.hear", cell_id="cell_fake"),
     "cells.refresh": by_itself("cells.refresh", cell_id="cell_fake"),
     "copies.tell": with_a_second_store(on_instance("copies.tell")),

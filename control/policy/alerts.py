@@ -1,4 +1,4 @@
-"""Which events alert the people of an instance, how severely, and which say that it is over."""
+"""Which events alert people to an instance or a team, how severely, and which say it is over."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,12 +8,17 @@ KINDS: Final = (
     *("instance_failed", "backup_failed", "backup_archiving_interrupted"),
     *("backup_copies_interrupted", "migration_failed"),
 )
+"""Of instances."""
+OF_TEAMS: Final = ("budget_threshold",)
+"""They are over when what is spent is below every threshold again, which no event tells."""
 Data = Mapping[str, Any]
+_OF_BUDGETS: Final = {50: "info", 80: "warning", 100: "critical"}
+"""By the threshold."""
 
 
 @dataclass(frozen=True)
 class Raised:
-    """`title` is a sentence about the instance, whose name goes in the place of `{name}`."""
+    """`title` is a sentence about an instance or a team, whose name replaces `{name}`."""
 
     kind: str
     severity: str
@@ -48,12 +53,19 @@ def _migration_failed(data: Data) -> Raised | None:
     return Raised("migration_failed", "warning", "a migration into {name} failed")
 
 
+def _budget_threshold(data: Data) -> Raised:
+    percent = data["threshold_percent"]
+    title = f"the team {{name}} has spent {percent} % of its budget"
+    return Raised("budget_threshold", _OF_BUDGETS[percent], title)
+
+
 RAISING: Final[Mapping[str, Callable[[Data], Raised | None]]] = {
     "instance.failed.v1": _instance_failed,
     "backup.failed.v1": _backup_failed,
     "backup.archiving_interrupted.v1": _archiving_interrupted,
     "backup.copies_interrupted.v1": _copies_interrupted,
     "migration.failed.v1": _migration_failed,
+    "budget.threshold.v1": _budget_threshold,
 }
 RESOLVING: Final[Mapping[str, tuple[str, ...]]] = {
     "instance.ready.v1": ("instance_failed",),

@@ -10,9 +10,10 @@ from handlers import paging
 from handlers.access import remaining, slugs, views
 from handlers.calls import OrgCall
 from specserver import Reply
-from storage.access import projects, team_members, teams
+from storage.access import budgets, projects, team_members, teams
 from storage.access.teams import Team
 from storage.errors import StateConflict
+from storage.events import alerts
 from storage.instances import of_teams
 from storage.roles import roles
 
@@ -57,6 +58,8 @@ def delete(call: OrgCall, team: Team) -> Reply:
     _refuse_while_used(call, team)
     roles.end_in_team(call.db, call.org.id, team.id)
     of_teams.leave_team(call.db, call.org.id, team.id)
+    alerts.forget_team(call.db, team)
+    budgets.forget(call.db, team)
     call.audit(target=team.id, detail={"name": team.name, "slug": team.slug})
     teams.delete(call.db, team)
     return Reply.no_content()

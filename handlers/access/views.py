@@ -3,7 +3,10 @@
 from datetime import datetime
 from typing import Any
 
+from control.policy import budgets
 from control.policy.approvals import Policy
+from control.policy.budgets import Month, Spend
+from control.policy.prices import CURRENCY
 from handlers.instants import timestamp, timestamp_or_none
 from storage.access.api_keys import ApiKey
 from storage.access.invites import Invite
@@ -14,6 +17,7 @@ from storage.access.sessions import UserSession
 from storage.access.team_members import InTeam
 from storage.access.teams import Team
 from storage.access.users import User, email_shown
+from storage.instances.of_teams import Live
 
 Json = dict[str, Any]
 
@@ -97,6 +101,23 @@ def team(record: Team, members: int) -> Json:
         "is_default": record.is_default,
         "members": members,
         "created_at": timestamp(record.created_at),
+    }
+
+
+def budget(team: Team, month: Month, spent: Spend, live: Live, as_of: datetime) -> Json:
+    limit = team.monthly_budget_cents
+    return {
+        "team_id": team.id,
+        "month": month.name,
+        "as_of": timestamp(as_of),
+        "currency": CURRENCY,
+        "month_to_date_cents": budgets.whole_cents(spent.month_to_date),
+        "forecast_cents": budgets.whole_cents(spent.forecast),
+        "monthly_budget_cents": limit,
+        "used_percent": budgets.used_percent(spent.month_to_date, limit),
+        "forecast_percent": budgets.used_percent(spent.forecast, limit),
+        "live_instances": live.instances,
+        "live_storage_bytes": live.storage_bytes,
     }
 
 

@@ -32,5 +32,6 @@ def list_(
 
 def acknowledge(call: OrgCall, alert: Alert) -> Body:
     alert.acknowledge(call.caller.id, call.now)
-    call.audit(target=alert.id, detail={"kind": alert.kind, "instance_id": alert.instance_id})
+    about = {"team_id": alert.team_id, "instance_id": alert.instance_id}
+    call.audit(target=alert.id, detail={"kind": alert.kind, **about})
     return views.alert(alert)

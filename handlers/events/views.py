@@ -32,6 +32,7 @@ def alert(record: Alert) -> Json:
         "severity": record.severity,
         "title": record.title,
         "reason": record.reason,
+        "team_id": record.team_id,
         "instance_id": record.instance_id,
         "occurrences": record.occurrences,
         "created_at": timestamp(record.created_at),

@@ -4,12 +4,12 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Final
 
-from sqlalchemy import ForeignKey, Index, Select, delete, or_, select, text, update
+from sqlalchemy import ColumnElement, ForeignKey, Index, delete, or_, select, text, update
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import identifiers, pages
 from storage.access.scopes import RecordPlace, Within
-from storage.access.teams import owning_team
+from storage.access.teams import Team, owning_team
 from storage.columns import Owned, Record, one_of
 from storage.database import now
 from storage.errors import RecordNotFound
@@ -21,6 +21,7 @@ from storage.pages import Page
 SEVERITIES: Final = ("info", "warning", "critical")
 """From the least to the most severe."""
 _UNRESOLVED: Final = text("resolved_at IS NULL")
+_OF_TEAMS: Final = text("resolved_at IS NULL AND instance_id IS NULL")
 
 
 class Alert(Owned, Record):
@@ -37,12 +38,20 @@ class Alert(Owned, Record):
             postgresql_where=_UNRESOLVED,
             sqlite_where=_UNRESOLVED,
         ),
+        Index(
+            "ix_alerts_unresolved_of_teams",
+            "team_id",
+            "kind",
+            postgresql_where=_OF_TEAMS,
+            sqlite_where=_OF_TEAMS,
+        ),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
     org_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"))
     team_id: Mapped[str] = owning_team()
-    instance_id: Mapped[str] = mapped_column(ForeignKey("instances.id"))
+    # NULL where it is about the team itself.
+    instance_id: Mapped[str | None] = mapped_column(ForeignKey("instances.id"))
     kind: Mapped[str]
     severity: Mapped[str]
     title: Mapped[str]
@@ -65,20 +74,21 @@ class Alert(Owned, Record):
 
 
 def raise_(
-    db: Session, instance: Instance, kind: str, severity: str, *, title: str, reason: str
+    db: Session, subject: Instance | Team, kind: str, severity: str, *, title: str, reason: str
 ) -> Alert:
     """A new one, or another occurrence of one that nobody has acknowledged yet."""
     moment = now(db)
-    rows = _unresolved(instance).where(Alert.kind == kind, Alert.acknowledged_at.is_(None))
+    about = *_about(subject), Alert.kind == kind, Alert.acknowledged_at.is_(None)
+    rows = select(Alert).where(*about).order_by(Alert.id.desc())
     known = db.scalars(rows.limit(1).with_for_update()).first()
     if known is not None:
         known.occurred_again(severity, title, reason, moment)
         return known
     made = Alert(
         id=identifiers.new("alert_"),
-        org_id=instance.org_id,
-        team_id=instance.team_id,
-        instance_id=instance.id,
+        org_id=subject.org_id,
+        team_id=subject.place.team_id,
+        instance_id=subject.id if isinstance(subject, Instance) else None,
         kind=kind,
         severity=severity,
         title=title,
@@ -89,14 +99,9 @@ def raise_(
     return made
 
 
-def resolve(db: Session, instance: Instance, kinds: Collection[str]) -> None:
-    """Of the instance, those of these kinds are over."""
-    over = update(Alert).where(
-        Alert.org_id == instance.org_id,
-        Alert.instance_id == instance.id,
-        Alert.kind.in_(kinds),
-        Alert.resolved_at.is_(None),
-    )
+def resolve(db: Session, subject: Instance | Team, kinds: Collection[str]) -> None:
+    """Of the instance, or of the team itself, those of these kinds are over."""
+    over = update(Alert).where(*_about(subject), Alert.kind.in_(kinds))
     db.execute(over.values(resolved_at=now(db)))
 
 
@@ -109,7 +114,9 @@ def fetch(db: Session, org_id: str, alert_id: str, *, lock: bool = False) -> Ale
 
 
 def place(db: Session, alert: Alert) -> RecordPlace:
-    """That of the instance that it is about."""
+    """That of the instance that it is about; without one, of the team itself."""
+    if alert.instance_id is None:
+        return RecordPlace(alert.team_id)
     return instances.fetch(db, alert.org_id, alert.instance_id).place
 
 
@@ -154,15 +161,22 @@ def forget(db: Session, instance: Instance) -> None:
     db.execute(gone)
 
 
+def forget_team(db: Session, team: Team) -> None:
+    """All that are about the team, which is to be deleted."""
+    db.execute(delete(Alert).where(Alert.org_id == team.org_id, *_of(team)))
+
+
 def forget_old(db: Session, before: datetime, limit: int) -> int:
     """Delete at most `limit` of those first raised before that moment; how many went."""
     return delete_oldest(db, Alert.id, "alert_", before, limit)
 
 
-def _unresolved(instance: Instance) -> Select[Alert]:
-    rows = select(Alert).where(
-        Alert.org_id == instance.org_id,
-        Alert.instance_id == instance.id,
-        Alert.resolved_at.is_(None),
-    )
-    return rows.order_by(Alert.id.desc())
+def _about(subject: Instance | Team) -> tuple[ColumnElement[bool], ...]:
+    """What is unresolved."""
+    return Alert.org_id == subject.org_id, *_of(subject), Alert.resolved_at.is_(None)
+
+
+def _of(subject: Instance | Team) -> tuple[ColumnElement[bool], ...]:
+    if isinstance(subject, Instance):
+        return (Alert.instance_id == subject.id,)
+    return Alert.team_id == subject.id, Alert.instance_id.is_(None)

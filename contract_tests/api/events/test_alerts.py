@@ -9,6 +9,7 @@ from contract_tests.api.rows import NEVER, is_problem
 from contract_tests.api.test_event_kinds import Act, archiving, copying, observed
 from contract_tests.workflows.fake_backups import ARCHIVING, COPIES
 from control.events import publish
+from storage.access import teams
 from storage.instances.instances import Instance
 
 FAILED: dict[str, Any] = {"operation": "resize", "reason": "there is no room", "status": "running"}
@@ -89,7 +90,9 @@ def test_acknowledging_is_in_the_audit_log(house: House, tenant: Tenant, instanc
     path = f"{tenant.path}/audit?action=alert.acknowledge"
     (entry,) = house.get(path, tenant.key).json()["items"]
     assert entry["target"] == alert["id"]
-    assert entry["detail"] == {"kind": "instance_failed", "instance_id": instance_id}
+    team_id = alert["team_id"]
+    about = {"kind": "instance_failed", "team_id": team_id, "instance_id": instance_id}
+    assert (entry["detail"], team_id) == (about, teams.everyone_of(tenant.org_id))
 
 
 def test_what_goes_well_again_resolves_its_own_kind_alone(

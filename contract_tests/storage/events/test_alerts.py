@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import pytest
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from contract_tests.storage import tenants
@@ -40,6 +41,35 @@ def test_what_is_raised_is_kept(database: Database) -> None:
         assert (found.severity, found.title, found.reason) == ("critical", "Full", "No room")
         assert (found.occurrences, found.resolved_at, found.acknowledged_at) == (1, None, None)
         assert now <= found.last_at <= database.now(db)
+
+
+def test_an_alert_of_a_team_is_none_of_its_instances(database: Database) -> None:
+    with database.write() as db:
+        tenant = tenants.make(db)
+        team = db.get_one(Team, everyone_of(tenant.org_id))
+        other = Team(id="team_two", org_id=tenant.org_id, name="Two", slug="two")
+        db.add(other)
+        instance = tenants.instance(db, tenant)
+        of_team, of_other, of_instance = (
+            alerts.raise_(db, each, "kind", "info", title="t", reason="r")
+            for each in (team, other, instance)
+        )
+        assert (of_team.team_id, of_team.instance_id) == (team.id, None)
+        assert alerts.raise_(db, team, "kind", "warning", title="t", reason="r") is of_team
+        assert [one.occurrences for one in (of_team, of_other, of_instance)] == [2, 1, 1]
+        alerts.resolve(db, team, ["kind"])
+        for each in (of_team, of_other, of_instance):
+            db.refresh(each)
+        assert of_team.resolved_at is not None
+        assert (of_other.resolved_at, of_instance.resolved_at) == (None, None)
+        alerts.resolve(db, instance, ["kind"])
+        db.refresh(of_other)
+        assert of_other.resolved_at is None
+        alerts.forget_team(db, other)
+        left = {one.id for one in db.scalars(select(Alert))}
+        assert left == {of_team.id, of_instance.id}
+        alerts.forget(db, instance)
+        assert {one.id for one in db.scalars(select(Alert))} == {of_team.id}
 
 
 @pytest.mark.parametrize(

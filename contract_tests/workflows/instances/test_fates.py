@@ -49,6 +49,7 @@ FATES: Final = {
     "recovery_windows": Fate(kept=None),
     "restores": Fate(kept=None),
     "samples": Fate(kept="what was used is accounted for"),
+    "spans": Fate(kept="what was used is accounted for"),
 }
 CHOSEN: Final[dict[str, dict[str, Any]]] = {
     # A size that there is not has no place.
@@ -144,7 +145,8 @@ def row(table: Table, instance: Instance) -> dict[str, Any]:
     return {
         each.name: owned.get(each.name) or firsts.get(each.name) or value_of(each)
         for each in table.columns
-        if each.name in owned or (not each.nullable and each.default is None)
+        if each.name in owned
+        or (not each.nullable and each.default is None and each is not table.autoincrement_column)
     }
 
 
