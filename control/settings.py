@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from control.policy.agreements import Agreement, template
 from control.policy.placement import Overcommit
 
 
@@ -59,6 +60,7 @@ class ControlSettings:
     rate_limits: bool = True
     overcommit: Overcommit = field(default_factory=Overcommit)
     rates: RateLimits = field(default_factory=RateLimits)
+    baa: Agreement = field(default_factory=template)
     # CIDRs whose X-Forwarded-For is believed.
     trusted_proxies: tuple[str, ...] = ()
     # Tests and --dev: a handler that forgets an audit, or publishes what it may not, raises.

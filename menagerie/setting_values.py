@@ -6,6 +6,7 @@ Slow imports stand in the functions: every part reads the settings, and few set 
 import ipaddress
 import json
 import re
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -94,6 +95,21 @@ def check_mail_sender(sender: str) -> None:
     one = len(found) == 1 and re.fullmatch(r"[^@\s<>]+@[^@\s<>]+", found[0][1])
     if not one or not sender.isprintable() or "=?" in sender:
         raise ValueError("must be one address such as Databases <databases@example.com>")
+
+
+def check_agreement(path: Path) -> None:
+    from control.policy.agreements import Agreement  # noqa: PLC0415 -- see above
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not a text in UTF-8") from None
+    try:
+        Agreement.of(text)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def check_database_url(url: str) -> None:

@@ -1,6 +1,7 @@
 """Every record in one place, so that the metadata is whole before anything reads it."""
 
 from storage.access.api_keys import ApiKey
+from storage.access.baa_signatures import BaaSignature
 from storage.access.invites import Invite
 from storage.access.memberships import Membership
 from storage.access.organizations import Organization
@@ -33,6 +34,7 @@ __all__ = [
     "Alert",
     "ApiKey",
     "AuditEntry",
+    "BaaSignature",
     "Backup",
     "BackupSettings",
     "Cell",

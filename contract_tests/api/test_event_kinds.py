@@ -127,6 +127,13 @@ def invited(house: House, tenant: Tenant, _instance_id: str) -> None:
     assert house.post(f"{tenant.path}/invites", tenant.key, json=body).is_success
 
 
+def baa_signed(house: House, tenant: Tenant, _instance_id: str) -> None:
+    house.change_org(tenant.org_id, plan="enterprise")
+    owner = house.session(tenant.owner.id, mfa=True)
+    body = {"version": house.services.settings.baa.version}
+    assert house.post(f"{tenant.path}/compliance/baa/sign", owner, json=body).is_success
+
+
 CHECKED = checked(("warning", "the table has no primary key"))
 ROTATED = {"generation": 2, "overlap_until": "2030-01-01T00:00:00.000Z"}
 ACTS: dict[str, list[Act]] = {
@@ -162,6 +169,7 @@ ACTS: dict[str, list[Act]] = {
         migrated(status="completed", way_back_until=moment(60)),
     ],
     "migration.failed.v1": [migrated(status="failed"), migrated(status="cancelled", reason="so")],
+    "org.baa_signed.v1": [baa_signed],
     "org.member.invited.v1": [invited],
     "org.member.removed.v1": [member_removed],
 }

@@ -7,7 +7,9 @@ from typing import Final
 
 from control.policy.sizes import GB, SIZES, TB
 
-PLACEMENTS: Final = ("shared", "secure")
+SHARED: Final = "shared"
+SECURE: Final = "secure"
+PLACEMENTS: Final = (SHARED, SECURE)
 _ALL_SIZES: Final = tuple(SIZES)
 
 

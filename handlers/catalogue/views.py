@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from control.policy.catalogue import Catalogue, Offer
-from control.policy.plans import Plan
+from control.policy.plans import PLACEMENTS, Plan
 from control.policy.sizes import OtherSize, Size
 from storage.catalogue.cells import Cell
 
@@ -61,6 +61,7 @@ def region(name: str, cells: list[Cell], catalogue: Catalogue, now: datetime) ->
         "id": name,
         "available": not all(cell.is_silent(now) for cell in cells),
         "engines": catalogue.engines_in(name),
+        "placements": [each for each in PLACEMENTS if any(c.placement == each for c in cells)],
         "instance_domain": cells[0].instance_domain,
         "ports": cells[0].ports,
     }

@@ -1,0 +1,25 @@
+"""Which placement the cell is for, and the agreement that is signed for the secure one."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, Field, field_validator
+
+from menagerie import setting_values
+
+
+class ComplianceSettings(BaseModel):
+    cell_placement: Literal["shared", "secure"] = Field(
+        "shared", description="placement of all instances of the cell: shared or secure"
+    )
+    baa_text: str = Field(
+        "", description="file with the text of the BAA that owners sign; empty: the template"
+    )
+
+    @field_validator("baa_text")
+    @classmethod
+    def _baa_is_an_agreement(cls, path: str) -> str:
+        if not path:
+            return ""
+        setting_values.check_agreement(Path(path).expanduser())
+        return str(Path(path).expanduser().resolve())
