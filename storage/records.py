@@ -2,6 +2,7 @@
 
 from storage.access.api_keys import ApiKey
 from storage.access.baa_signatures import BaaSignature
+from storage.access.enterprises import EnterpriseOrg
 from storage.access.invites import Invite
 from storage.access.memberships import Membership
 from storage.access.organizations import Organization
@@ -41,6 +42,7 @@ __all__ = [
     "Change",
     "CopyStatus",
     "Domain",
+    "EnterpriseOrg",
     "Event",
     "EventCount",
     "Instance",

@@ -12,6 +12,7 @@ from contract_tests.workflows.known import take_turn
 from control.workflows.instances.subjects import publish_failed
 from specserver import Operation
 from storage import identifiers
+from storage.access import enterprises
 from storage.events.alerts import Alert
 from storage.instances.instances import Instance
 
@@ -40,6 +41,7 @@ class Estate:
     user_id: str = f"usr_{NEVER}"
     invite_id: str = f"inv_{NEVER}"
     team_id: str = f"team_{NEVER}"
+    subsidiary_id: str = f"org_{NEVER}"
     queue_name: str = "orders"
 
     @property
@@ -57,6 +59,7 @@ class Estate:
             "alert_id": self.alert_id,
             "user_id": self.user_id,
             "invite_id": self.invite_id,
+            "subsidiary_id": self.subsidiary_id,
             "token": NO_INVITE,
             "queue_name": self.queue_name,
             "session_id": "current",
@@ -76,6 +79,7 @@ NOBODY = {
     "alert_id": f"alert_{NEVER}",
     "user_id": f"usr_{NEVER}",
     "invite_id": f"inv_{NEVER}",
+    "subsidiary_id": f"org_{NEVER}",
     "token": NO_INVITE,
     "queue_name": "never",
     "session_id": f"ses_{NEVER}",
@@ -92,7 +96,8 @@ def estate(house: House, name: str = "Estate", *, plan: str = "team") -> Estate:
     user_id = house.member(tenant.org_id, "auditor").id
     invite_id = invited(house, tenant, name)
     team_id = led(house, tenant, name, user_id)
-    ids = (*copies, migration_id, alert_id, user_id, invite_id, team_id)
+    subsidiary_id = attached(house, tenant, name)
+    ids = (*copies, migration_id, alert_id, user_id, invite_id, team_id, subsidiary_id)
     return Estate(tenant, instance_id, domain_id, *ids)
 
 
@@ -113,6 +118,14 @@ def led(house: House, tenant: Tenant, name: str, user_id: str) -> str:
         path = f"{made.headers['location']}/members/{each}"
         assert house.request("PUT", path, tenant.key, json={"role": role}).is_success
     return str(made.json()["id"])
+
+
+def attached(house: House, tenant: Tenant, name: str) -> str:
+    """The id of an organization with this name that the tenant's is the parent of."""
+    other = house.tenant(name)
+    with house.database.write() as db:
+        enterprises.found(db, tenant.org_id, {})
+        return enterprises.attach(db, tenant.org_id, other.org_id, tenant.owner.id).org_id
 
 
 def domain(house: House, tenant: Tenant, instance_id: str) -> str:

@@ -27,6 +27,9 @@ ASSURED = {
     "migrations.source_url": "second_factor",
     "team_members.set": "second_factor",
     "api_keys.create": "step_up",
+    "enterprise.create": "step_up",
+    "enterprise.detach": "step_up",
+    "enterprise.update": "step_up",
     "backup_settings.update": "step_up",
     "backups.delete": "step_up",
     "backups.restore": "step_up",
@@ -40,12 +43,16 @@ ASSURED = {
     "queues.permit": "step_up",
     "queues.purge": "step_up",
     "compliance.sign_baa": "mfa",
+    "enterprise.attach": "mfa",
     "me.remove_totp": "mfa",
     "network.replace": "mfa",
     "orgs.close": "mfa",
 }
 """Stated here again, so that none is taken away by an edit of the document alone."""
-OWNERS_ALONE = {"compliance.sign_baa", "orgs.close", "instances.erase"}
+OWNERS_ALONE = {
+    *("compliance.sign_baa", "orgs.close", "instances.erase"),
+    *("enterprise.attach", "enterprise.create", "enterprise.detach", "enterprise.update"),
+}
 WITH_MFA = [one for one in OPERATIONS if ASSURED.get(one.id) == "mfa"]
 FOR_ENROLLED = [one for one in OPERATIONS if ASSURED.get(one.id) in {"step_up", "second_factor"}]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from control.boundary.authorization import authorize_for
 from specserver.binding import argument_name
-from storage.access import api_keys, invites, memberships, projects, sessions, teams
+from storage.access import api_keys, enterprises, invites, memberships, projects, sessions, teams
 from storage.data import backups, migrations, restores
 from storage.events import alerts
 from storage.instances import instances
@@ -90,6 +90,12 @@ def _invite(call: "Call", _found: Records, invite_id: str, *, lock: bool) -> inv
     return invites.fetch(call.db, _org_id(call), invite_id, call.now, lock=lock)
 
 
+def _subsidiary(
+    call: "Call", _found: Records, subsidiary_id: str, *, lock: bool
+) -> enterprises.EnterpriseOrg:
+    return enterprises.fetch_subsidiary(call.db, _org_id(call), subsidiary_id, lock=lock)
+
+
 def _alert(call: "Call", _found: Records, alert_id: str, *, lock: bool) -> alerts.Alert:
     return alerts.fetch(call.db, _org_id(call), alert_id, lock=lock)
 
@@ -117,6 +123,7 @@ KINDS: Final[Mapping[str, RecordKind]] = {
     "migration": RecordKind("instance", _migration),
     "api_key": RecordKind(ORG, _api_key),
     "invite": RecordKind(ORG, _invite),
+    "subsidiary": RecordKind(ORG, _subsidiary),
     "alert": RecordKind(ORG, _alert, shown_by="alerts:read"),
     "session": RecordKind(CALLER, _session),
 }

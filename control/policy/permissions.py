@@ -16,6 +16,8 @@ CATALOGUE: Final[Mapping[str, str]] = MappingProxyType(
         "teams:read": "see teams and who is in them",
         "teams:write": "create, change and delete teams",
         "team:write": "rename a team, set its cost centre and decide who is in it",
+        "enterprise:read": "see the enterprise, its terms and sums of its subsidiaries",
+        "enterprise:write": "make the organization a parent, and attach and detach subsidiaries",
         "projects:read": "see projects",
         "projects:write": "create, change and delete projects",
         "instances:read": "see instances, their changes, capacity and certificates",

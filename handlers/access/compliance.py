@@ -4,17 +4,13 @@ from typing import Any
 
 from control.policy.plans import PLANS, SECURE, plans_with_placement
 from handlers import instants
-from handlers.calls import OrgCall, SessionCall
+from handlers.calls import OrgCall, OwnerCall
 from specserver import Conflict, Forbidden, Reply
 from storage.access import baa_signatures, memberships
 from storage.access.baa_signatures import BaaSignature
 from storage.catalogue import cells
 
 Body = dict[str, Any]
-
-
-class OwnerCall(OrgCall, SessionCall):
-    """Of an owner in a session."""
 
 
 def get(call: OrgCall) -> Body:

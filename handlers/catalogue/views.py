@@ -43,6 +43,7 @@ def plan(record: Plan, idle_pause_s: int) -> Json:
             "seats": record.seats_max,
             "api_keys": record.api_keys_max,
             "teams": record.teams_max,
+            "subsidiaries": record.subsidiaries_max,
             "manual_backups": record.manual_backups_max,
             "backup_bytes": record.backup_bytes_max,
         },

@@ -89,7 +89,7 @@ def test_an_owner_signs_and_all_see_it(house: House, tenant: Tenant) -> None:
     assert after["baa"]["signature"]["signer_email"] == tenant.owner.email
     assert after["mfa"] == {"required": False, "members_without_mfa": 2}
     with house.database.read() as db:
-        entry = written.audited(db, tenant.org_id)[-1]
+        entry = written.audited(db, tenant.org_id)[0]
         assert (entry.action, entry.detail) == ("org.baa.sign", {"version": version})
         event = written.events_of(db, tenant.org_id)[-1]
         assert event.type == "org.baa_signed.v1"
