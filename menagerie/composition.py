@@ -11,6 +11,7 @@ from control.cells.http_cells import HttpCells
 from control.cells.signing import Signer
 from control.mail import mailer_of
 from control.policy.agreements import Agreement, template
+from control.policy.leak_reports import read_keys
 from control.policy.placement import Overcommit
 from control.sealing import Sealer
 from control.services import Services
@@ -58,6 +59,7 @@ def build_services(settings: Settings) -> Services:
             settings.overcommit_cpu, settings.overcommit_memory, settings.overcommit_storage
         ),
         baa=_agreement(settings.baa_text),
+        leak_report_keys=_leak_report_keys(settings.leak_report_keys),
         rate_limits=settings.rate_limits,
         trusted_proxies=settings.trusted_proxies,
         strict=settings.dev,
@@ -78,6 +80,10 @@ def build_services(settings: Settings) -> Services:
 
 def _agreement(path: str) -> Agreement:
     return Agreement.of(Path(path).read_text(encoding="utf-8")) if path else template()
+
+
+def _leak_report_keys(path: str) -> dict[str, str]:
+    return read_keys(Path(path).read_text(encoding="utf-8")) if path else {}
 
 
 def _database_time(database: Database) -> float:

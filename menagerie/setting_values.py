@@ -6,6 +6,7 @@ Slow imports stand in the functions: every part reads the settings, and few set 
 import ipaddress
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -100,6 +101,17 @@ def check_mail_sender(sender: str) -> None:
 def check_agreement(path: Path) -> None:
     from control.policy.agreements import Agreement  # noqa: PLC0415 -- see above
 
+    _check_file(path, Agreement.of)
+
+
+def check_public_keys(path: Path) -> None:
+    from control.policy.leak_reports import read_keys  # noqa: PLC0415 -- see above
+
+    _check_file(path, read_keys)
+
+
+def _check_file(path: Path, read: Callable[[str], object]) -> None:
+    """Said at the start, with the name of the file."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -107,7 +119,7 @@ def check_agreement(path: Path) -> None:
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not a text in UTF-8") from None
     try:
-        Agreement.of(text)
+        read(text)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 

@@ -4,6 +4,7 @@ from storage.access.api_keys import ApiKey
 from storage.access.baa_signatures import BaaSignature
 from storage.access.enterprises import EnterpriseOrg
 from storage.access.invites import Invite
+from storage.access.key_leaks import KeyLeak
 from storage.access.memberships import Membership
 from storage.access.organizations import Organization
 from storage.access.projects import Project
@@ -47,6 +48,7 @@ __all__ = [
     "EventCount",
     "Instance",
     "Invite",
+    "KeyLeak",
     "Membership",
     "Migration",
     "Network",

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from contract_tests import published
+from contract_tests.api import leaks
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import DOCUMENT, migrating, watch
 from contract_tests.workflows.fake_backups import ARCHIVING, COPIES
@@ -134,6 +135,13 @@ def baa_signed(house: House, tenant: Tenant, _instance_id: str) -> None:
     assert house.post(f"{tenant.path}/compliance/baa/sign", owner, json=body).is_success
 
 
+def key_leaked(house: House, tenant: Tenant, _instance_id: str) -> None:
+    before = house.services.settings
+    leaks.trust(house)
+    assert leaks.report(house, leaks.match(tenant.key)).is_success
+    object.__setattr__(house.services, "settings", before)
+
+
 CHECKED = checked(("warning", "the table has no primary key"))
 ROTATED = {"generation": 2, "overlap_until": "2030-01-01T00:00:00.000Z"}
 ACTS: dict[str, list[Act]] = {
@@ -169,6 +177,7 @@ ACTS: dict[str, list[Act]] = {
         migrated(status="completed", way_back_until=moment(60)),
     ],
     "migration.failed.v1": [migrated(status="failed"), migrated(status="cancelled", reason="so")],
+    "api_key.suspended.v1": [key_leaked],
     "org.baa_signed.v1": [baa_signed],
     "org.member.invited.v1": [invited],
     "org.member.removed.v1": [member_removed],

@@ -11,7 +11,12 @@ INTERRUPTED = "backup.archiving_interrupted.v1"
 QUIET = {
     *("instance.requested.v1", "instance.credentials.rotated.v1", "restore.completed.v1"),
     *("migration.preflight.v1", "migration.progress.v1", "migration.verified.v1"),
-    *("org.member.invited.v1", "org.member.removed.v1", "org.baa_signed.v1"),
+    *(
+        "org.member.invited.v1",
+        "org.member.removed.v1",
+        "org.baa_signed.v1",
+        "api_key.suspended.v1",
+    ),
 }
 """Those that neither raise nor resolve an alert."""
 

@@ -38,8 +38,16 @@ def post(db: Session, sealer: Sealer, letter: Letter, invite: Invite) -> None:
     work.enqueue(db, send, lane, args)
 
 
+def notify(db: Session, sealer: Sealer, letter: Letter, org_id: str) -> None:
+    """Have a letter sent that stays true, once this transaction is committed."""
+    sealed = sealer.seal(orjson.dumps(letter.as_json()), _CONTEXT).hex()
+    work.enqueue(db, send, identifiers.new("mail_"), {"org_id": org_id, "sealed": sealed})
+
+
 def _is_wanted(op: Operation) -> bool:
     """An invite that was revoked meanwhile needs no letter."""
+    if "invite_id" not in op.args:
+        return True
     with op.database.read() as db:
         return invites.is_pending(db, op.args["org_id"], op.args["invite_id"], now(db))
 
