@@ -40,6 +40,7 @@ ELSEWHERE = {
     "regions.list": "the catalogue",
     "sizes.list": "the catalogue",
     "orgs.list": "the caller's own, which the canary of the owner is looked for in",
+    "leak_reports.create": "what the sender of a report has sent, labelled",
     "sessions.list": "the caller's own, which have no organization",
 }
 """Lists outside of any organization, and whose they are."""

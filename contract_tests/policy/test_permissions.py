@@ -29,7 +29,7 @@ EXPECTED = {
     "auditor": {
         "org:read", "members:read", "teams:read", "api-keys:read", "projects:read",
         "instances:read", "usage:read", "audit:read", "queues:read", "backups:read",
-        "migrations:read", "alerts:read",
+        "migrations:read", "alerts:read", "enterprise:read",
     },
 }  # fmt: skip
 

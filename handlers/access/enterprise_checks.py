@@ -12,13 +12,6 @@ from storage.access.enterprises import EnterpriseOrg
 from storage.access.organizations import Organization
 
 BREAKS: Final = "the terms are invalid in {} places"
-_KNOWN: Final = {
-    "parent": ("enterprise_parent", "the organization is the parent of an enterprise already"),
-    "subsidiary": (
-        "enterprise_subsidiary",
-        "the organization is a subsidiary of an enterprise: detach it first",
-    ),
-}
 
 
 def check_plan(call: OrgCall) -> None:
@@ -77,5 +70,11 @@ def audit_both(call: OrgCall, subsidiary: EnterpriseOrg) -> None:
 
 
 def _refuse(role: str) -> None:
-    code, detail = _KNOWN[role]
-    raise Conflict(detail, code=code)
+    if role == "parent":
+        raise Conflict(
+            "the organization is the parent of an enterprise already", code="enterprise_parent"
+        )
+    raise Conflict(
+        "the organization is a subsidiary of an enterprise: detach it first",
+        code="enterprise_subsidiary",
+    )

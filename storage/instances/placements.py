@@ -25,6 +25,6 @@ def check_cell(db: Session, cell_id: str, placement: str) -> None:
     if count:
         raise StateConflict(
             f"cell_placement: the cell cannot be for {placement} placement, as it has {count}"
-            f" {'instance' if count == 1 else 'instances'} of another; erase them first, or start"
-            " another cell"
+            f" {'instance' if count == 1 else 'instances'} of another; set it back, or erase them"
+            " first"
         )

@@ -180,7 +180,9 @@ def test_keys_of_several_organizations_are_suspended_by_one_report(own_house: Ho
         rows = select(func.count()).select_from(KeyLeak)
         assert db.scalar(rows.where(KeyLeak.org_id == tenants[0].org_id)) == 3
         entries = select(AuditEntry).where(AuditEntry.action == "api_key.report_leak")
-        summary = db.scalars(entries.where(AuditEntry.org_id.is_(None))).all()[-1]
+        entries = entries.order_by(AuditEntry.id.desc())
+        summary = db.scalars(entries.where(AuditEntry.org_id.is_(None))).first()
+        assert summary is not None
         assert summary.detail == {"matches": 5, "known": 3}
 
 
