@@ -1,7 +1,9 @@
 """What the control plane's rules can be told: plain figures, read by the composition root."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from control.policy.agreements import Agreement, template
 from control.policy.placement import Overcommit
 
 
@@ -60,6 +62,9 @@ class ControlSettings:
     rate_limits: bool = True
     overcommit: Overcommit = field(default_factory=Overcommit)
     rates: RateLimits = field(default_factory=RateLimits)
+    baa: Agreement = field(default_factory=template)
+    # Public keys (PEM) of those who may report leaked API keys, by their identifiers.
+    leak_report_keys: Mapping[str, str] = field(default_factory=dict)
     # CIDRs whose X-Forwarded-For is believed.
     trusted_proxies: tuple[str, ...] = ()
     # Tests and --dev: a handler that forgets an audit, or publishes what it may not, raises.

@@ -27,3 +27,7 @@ class OrgCall(CallerCall):
     """Of an operation within an organization."""
 
     org: Organization
+
+
+class OwnerCall(OrgCall, SessionCall):
+    """Of an operation within an organization for its owners, in a session."""

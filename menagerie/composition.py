@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from urllib.parse import quote
 
 from control.boundary import check_document, make_boundary
@@ -9,6 +10,8 @@ from control.boundary.rates import make_limiter
 from control.cells.http_cells import HttpCells
 from control.cells.signing import Signer
 from control.mail import mailer_of
+from control.policy.agreements import Agreement, template
+from control.policy.leak_reports import read_keys
 from control.policy.placement import Overcommit
 from control.sealing import Sealer
 from control.services import Services
@@ -17,6 +20,7 @@ from control.workflows.catalogue import cells as cell_workflows
 from control.workflows.network.dns import DnsResolver
 from menagerie import account_pages, contract, keys
 from menagerie.account_pages import AccountPages
+from menagerie.errors import SettingsError
 from menagerie.mail import folder_in
 from menagerie.settings import Settings
 from pages import alone
@@ -24,6 +28,8 @@ from specserver import App, Document, Reply
 from specserver.shares import Shares
 from storage.catalogue import cells
 from storage.database import Database
+from storage.errors import StateConflict
+from storage.instances import placements
 
 PROBLEM_TYPES = "urn:menagerie:problem:"
 # Whatever takes more says so in the document (x-max-body-bytes).
@@ -54,6 +60,8 @@ def build_services(settings: Settings) -> Services:
         overcommit=Overcommit(
             settings.overcommit_cpu, settings.overcommit_memory, settings.overcommit_storage
         ),
+        baa=_agreement(settings.baa_text),
+        leak_report_keys=_leak_report_keys(settings.leak_report_keys),
         rate_limits=settings.rate_limits,
         trusted_proxies=settings.trusted_proxies,
         strict=settings.dev,
@@ -70,6 +78,14 @@ def build_services(settings: Settings) -> Services:
         resolver=DnsResolver(settings.dns_servers),
         mailer=mailer_of(settings.mail_url, settings.mail_sender, folder_in(settings.root)),
     )
+
+
+def _agreement(path: str) -> Agreement:
+    return Agreement.of(Path(path).read_text(encoding="utf-8")) if path else template()
+
+
+def _leak_report_keys(path: str) -> dict[str, str]:
+    return read_keys(Path(path).read_text(encoding="utf-8")) if path else {}
 
 
 def _database_time(database: Database) -> float:
@@ -123,9 +139,16 @@ def _front_page(settings: Settings) -> Reply:
 
 
 def register_local_cell(settings: Settings, services: Services) -> None:
-    """Tell the control plane where this installation's own cell is, which starts now."""
+    """Tell the control plane where this installation's own cell is, which starts now.
+
+    Raises SettingsError where instances of another placement are on it.
+    """
     host = f"cell.{settings.region}.{settings.instance_domain}"
     with services.database.write() as db:
+        try:
+            placements.check_cell(db, keys.cell_id(settings.root), settings.cell_placement)
+        except StateConflict as error:
+            raise SettingsError(error.detail) from error
         cell = cells.register(
             db,
             keys.cell_id(settings.root),
@@ -133,5 +156,6 @@ def register_local_cell(settings: Settings, services: Services) -> None:
             url=f"http+unix://{quote(str(settings.cell_home / 'run' / 'cell.sock'))}",
             public_url=f"https://{host}:{settings.gateway_https_port}",
             instance_domain=settings.instance_domain,
+            placement=settings.cell_placement,
         )
         cell_workflows.expect(db, cell)

@@ -6,6 +6,8 @@ Slow imports stand in the functions: every part reads the settings, and few set 
 import ipaddress
 import json
 import re
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -94,6 +96,32 @@ def check_mail_sender(sender: str) -> None:
     one = len(found) == 1 and re.fullmatch(r"[^@\s<>]+@[^@\s<>]+", found[0][1])
     if not one or not sender.isprintable() or "=?" in sender:
         raise ValueError("must be one address such as Databases <databases@example.com>")
+
+
+def check_agreement(path: Path) -> None:
+    from control.policy.agreements import Agreement  # noqa: PLC0415 -- see above
+
+    _check_file(path, Agreement.of)
+
+
+def check_public_keys(path: Path) -> None:
+    from control.policy.leak_reports import read_keys  # noqa: PLC0415 -- see above
+
+    _check_file(path, read_keys)
+
+
+def _check_file(path: Path, read: Callable[[str], object]) -> None:
+    """Said at the start, with the name of the file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not a text in UTF-8") from None
+    try:
+        read(text)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def check_database_url(url: str) -> None:

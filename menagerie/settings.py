@@ -19,6 +19,7 @@ from pydantic_settings import (
 )
 
 from menagerie import names, setting_values
+from menagerie.compliance_settings import ComplianceSettings
 from menagerie.errors import SettingsError
 from menagerie.mail_settings import MailSettings
 
@@ -28,7 +29,7 @@ GATEWAY_PROCESSES = 4  # where nothing else is said; each passes on tens of thou
 GATEWAY_PORTS = ("https", "postgres", "mysql", "resp", "mongodb", "clickhouse_https", "clickhouse")
 
 
-class Settings(MailSettings, BaseSettings):
+class Settings(ComplianceSettings, MailSettings, BaseSettings):
     """What is in force for this process. Times in seconds, ports as integers (0: any free one)."""
 
     # A value that is refused may hold a password; the error names the setting.
@@ -92,10 +93,7 @@ class Settings(MailSettings, BaseSettings):
         17017, ge=0, le=65535, description="gateway port for MongoDB (27017 in production)"
     )
     gateway_clickhouse_https_port: int = Field(
-        18443,
-        ge=0,
-        le=65535,
-        description="gateway port for ClickHouse over HTTPS (8443 in production)",
+        18443, ge=0, le=65535, description="gateway port for ClickHouse HTTPS (8443 in production)"
     )
     gateway_clickhouse_port: int = Field(
         19440, ge=0, le=65535, description="native ClickHouse gateway port (9440 in production)"

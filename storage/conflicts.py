@@ -11,6 +11,8 @@ SENTENCES: Final = {
     "organizations.slug": "an organization with this slug already exists",
     "users.email": "a user with this email address already exists",
     "memberships.org_id, memberships.user_id": "the user is already a member",
+    "baa_signatures.org_id, baa_signatures.version": "this version of the BAA is signed already",
+    "enterprise_orgs.org_id": "the organization is in an enterprise already",
     "teams.org_id, teams.slug": "a team with this slug already exists",
     "custom_roles.org_id, custom_roles.name": "a role with this name already exists",
     "role_assignments.role_id, role_assignments.user_id, role_assignments.within": (
@@ -30,6 +32,8 @@ CONSTRAINTS: Final = {
     "uq_organizations_slug": "organizations.slug",
     "uq_users_email": "users.email",
     "pk_memberships": "memberships.org_id, memberships.user_id",
+    "pk_baa_signatures": "baa_signatures.org_id, baa_signatures.version",
+    "pk_enterprise_orgs": "enterprise_orgs.org_id",
     "uq_teams_org_id_slug": "teams.org_id, teams.slug",
     "uq_custom_roles_org_id_name": "custom_roles.org_id, custom_roles.name",
     "uq_role_assignments_role_id_user_id_within": (

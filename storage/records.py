@@ -1,8 +1,11 @@
 """Every record in one place, so that the metadata is whole before anything reads it."""
 
 from storage.access.api_keys import ApiKey
+from storage.access.baa_signatures import BaaSignature
 from storage.access.budgets import BudgetNotice
+from storage.access.enterprises import EnterpriseOrg
 from storage.access.invites import Invite
+from storage.access.key_leaks import KeyLeak
 from storage.access.memberships import Membership
 from storage.access.organizations import Organization
 from storage.access.projects import Project
@@ -41,6 +44,7 @@ __all__ = [
     "ApiKey",
     "Approval",
     "AuditEntry",
+    "BaaSignature",
     "Backup",
     "BackupSettings",
     "BilledSpan",
@@ -50,10 +54,12 @@ __all__ = [
     "CopyStatus",
     "CustomRole",
     "Domain",
+    "EnterpriseOrg",
     "Event",
     "EventCount",
     "Instance",
     "Invite",
+    "KeyLeak",
     "Membership",
     "Migration",
     "Network",

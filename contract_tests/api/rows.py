@@ -12,6 +12,7 @@ from contract_tests.workflows.known import take_turn
 from control.workflows.instances.subjects import publish_failed
 from specserver import Operation
 from storage import identifiers
+from storage.access import enterprises
 from storage.events.alerts import Alert
 from storage.instances.instances import Instance
 
@@ -45,6 +46,7 @@ class Estate:
     service_account_id: str = f"sa_{NEVER}"
     grant_id: str = f"sg_{NEVER}"
     approval_id: str = f"apr_{NEVER}"
+    subsidiary_id: str = f"org_{NEVER}"
     queue_name: str = "orders"
 
     @property
@@ -69,6 +71,7 @@ class Estate:
             "service_account_id": self.service_account_id,
             "grant_id": self.grant_id,
             "operation": "instances.get",
+            "subsidiary_id": self.subsidiary_id,
             "token": NO_INVITE,
             "queue_name": self.queue_name,
             "session_id": "current",
@@ -95,6 +98,7 @@ NOBODY = {
     "service_account_id": f"sa_{NEVER}",
     "grant_id": f"sg_{NEVER}",
     "operation": "instances.get",
+    "subsidiary_id": f"org_{NEVER}",
     "token": NO_INVITE,
     "queue_name": "never",
     "session_id": f"ses_{NEVER}",
@@ -114,6 +118,7 @@ def estate(house: House, name: str = "Estate", *, plan: str = "team") -> Estate:
     roles = with_roles(house, tenant, name, user_id)
     approval_id = waiting(house, tenant, name, team_id)
     ids = (*copies, migration_id, alert_id, user_id, invite_id, team_id, *roles, approval_id)
+    ids = (*ids, attached(house, tenant, name))
     return Estate(tenant, instance_id, domain_id, *ids)
 
 
@@ -174,6 +179,14 @@ def waiting(house: House, tenant: Tenant, name: str, team_id: str) -> str:
     assert asked.status_code == 202, asked.text
     house.settle()
     return str(asked.json()["id"])
+
+
+def attached(house: House, tenant: Tenant, name: str) -> str:
+    """The id of an organization with this name that the tenant's is the parent of."""
+    other = house.tenant(name)
+    with house.database.write() as db:
+        enterprises.found(db, tenant.org_id, {})
+        return enterprises.attach(db, tenant.org_id, other.org_id, tenant.owner.id).org_id
 
 
 def domain(house: House, tenant: Tenant, instance_id: str) -> str:

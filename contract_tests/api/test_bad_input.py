@@ -23,6 +23,8 @@ from specserver import Operation
 
 WITH_BODY = [one for one in OPERATIONS if "requestBody" in one.document]
 POSTING = [one for one in OPERATIONS if one.method == "POST"]
+CLOSED = [one for one in WITH_BODY if one.id != "leak_reports.create"]
+"""But for that: scanners may add members to their reports, which are ignored."""
 PATHS = sorted({one.path for one in OPERATIONS})
 
 
@@ -41,7 +43,7 @@ def _ids(tenant: Tenant) -> dict[str, str]:
     return {**NOBODY, "org_id": tenant.org_id, "project_id": tenant.project_id, "role": "member"}
 
 
-@pytest.mark.parametrize("operation", WITH_BODY, ids=lambda one: one.id)
+@pytest.mark.parametrize("operation", CLOSED, ids=lambda one: one.id)
 def test_members_that_are_not_in_the_document_are_refused(
     house: House, tenant: Tenant, session: str, operation: Operation
 ) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from contract_tests import published
+from contract_tests.api import leaks
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import DOCUMENT, migrating, watch
 from contract_tests.workflows.fake_backups import ARCHIVING, COPIES
@@ -174,6 +175,20 @@ def spent(house: House, tenant: Tenant, instance_id: str) -> None:
     house.settle()
 
 
+def baa_signed(house: House, tenant: Tenant, _instance_id: str) -> None:
+    house.change_org(tenant.org_id, plan="enterprise")
+    owner = house.session(tenant.owner.id, mfa=True)
+    body = {"version": house.services.settings.baa.version}
+    assert house.post(f"{tenant.path}/compliance/baa/sign", owner, json=body).is_success
+
+
+def key_leaked(house: House, tenant: Tenant, _instance_id: str) -> None:
+    before = house.services.settings
+    leaks.trust(house)
+    assert leaks.report(house, leaks.match(tenant.key)).is_success
+    object.__setattr__(house.services, "settings", before)
+
+
 CHECKED = checked(("warning", "the table has no primary key"))
 ROTATED = {"generation": 2, "overlap_until": "2030-01-01T00:00:00.000Z"}
 ACTS: dict[str, list[Act]] = {
@@ -211,6 +226,8 @@ ACTS: dict[str, list[Act]] = {
     "migration.failed.v1": [migrated(status="failed"), migrated(status="cancelled", reason="so")],
     "approval.requested.v1": [waiting],
     "approval.decided.v1": [decided("approve"), decided("deny"), undecided],
+    "api_key.suspended.v1": [key_leaked],
+    "org.baa_signed.v1": [baa_signed],
     "org.member.invited.v1": [invited],
     "org.member.removed.v1": [member_removed],
     "budget.threshold.v1": [spent],

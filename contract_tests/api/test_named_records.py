@@ -30,6 +30,7 @@ NAMED = {
 NO_RECORDS = {
     ("queues.delete_messages", "message_ids"): "numbers within the queue of the path",
     ("queues.archive_messages", "message_ids"): "numbers within the queue of the path",
+    ("enterprise.attach", "org_id"): "needs a session: tried in access/test_enterprise.py",
     ("users.create", "invite_token"): "a secret, which alone says what it is good for",
 }
 _ID = re.compile(r"\^\(?[a-z]+_")
@@ -69,7 +70,7 @@ def test_each_record_that_a_request_names_is_known() -> None:
 
 @pytest.fixture(scope="module")
 def estates(house: House) -> tuple[Estate, Estate]:
-    return estate(house, "Mine"), estate(house, "Another's")
+    return estate(house, "Mine"), estate(house, "Another")
 
 
 def asked(house: House, operation: Operation, mine: Estate, member: str, value: str) -> Any:

@@ -10,6 +10,7 @@ from sqlalchemy import select
 
 from contract_tests.api import letters
 from contract_tests.api.harness import PASSWORD, House, Person
+from contract_tests.api.leaks import match, report, trust
 from contract_tests.api.rows import OPERATIONS, Estate, estate, is_problem, migrating, send
 from contract_tests.api.second_factor import code, enrol, enrolled
 from control.boundary import secret_members
@@ -78,7 +79,19 @@ def create_account(house: House, _person: Person) -> list[str]:
     return [token, NEW, WRONG]
 
 
+def report_a_leak(house: House, person: Person) -> list[str]:
+    key, _ = house.key(house.tenant().org_id, person, "owner")
+    before = house.services.settings
+    report(house, match(key))
+    trust(house)
+    assert report(house, match(key), match("canary-no-key-of-ours")).is_success
+    object.__setattr__(house.services, "settings", before)
+    house.settle()
+    return [key, "canary-no-key-of-ours"]
+
+
 ACTS: dict[str, dict[str, Act]] = {
+    "leak_reports.create": {"token": report_a_leak},
     "sessions.create": {"password": sign_in, "totp_code": sign_in_with_a_code},
     "sessions.step_up": {"code": step_up},
     "me.change_password": {"current_password": change_password, "new_password": change_password},

@@ -21,7 +21,13 @@ from control.boundary import identity
 from specserver import Operation
 from storage.instances.samples import Sample
 
-PUBLIC = {"system.health", "system.description", "sessions.create", "users.create"}
+PUBLIC = {
+    "system.health",
+    "system.description",
+    "sessions.create",
+    "users.create",
+    "leak_reports.create",
+}
 SECURED = [one for one in OPERATIONS if one.security]
 IN_ORG = [one for one in OPERATIONS if "{org_id}" in one.path]
 NESTED = [one for one in OPERATIONS if nested(one)]
@@ -34,6 +40,7 @@ ELSEWHERE = {
     "regions.list": "the catalogue",
     "sizes.list": "the catalogue",
     "orgs.list": "the caller's own, which the canary of the owner is looked for in",
+    "leak_reports.create": "what the sender of a report has sent, labelled",
     "sessions.list": "the caller's own, which have no organization",
 }
 """Lists outside of any organization, and whose they are."""

@@ -34,6 +34,9 @@ ASSURED = {
     "api_keys.create": "step_up",
     "service_accounts.create": "step_up",
     "service_accounts.create_key": "step_up",
+    "enterprise.create": "step_up",
+    "enterprise.detach": "step_up",
+    "enterprise.update": "step_up",
     "backup_settings.update": "step_up",
     "backups.delete": "step_up",
     "backups.restore": "step_up",
@@ -46,12 +49,17 @@ ASSURED = {
     "queues.delete": "step_up",
     "queues.permit": "step_up",
     "queues.purge": "step_up",
+    "compliance.sign_baa": "mfa",
+    "enterprise.attach": "mfa",
     "me.remove_totp": "mfa",
     "network.replace": "mfa",
     "orgs.close": "mfa",
 }
 """Stated here again, so that none is taken away by an edit of the document alone."""
-OWNERS_ALONE = {"orgs.close", "instances.erase"}
+OWNERS_ALONE = {
+    *("compliance.sign_baa", "orgs.close", "instances.erase"),
+    *("enterprise.attach", "enterprise.create", "enterprise.detach", "enterprise.update"),
+}
 WITH_MFA = [one for one in OPERATIONS if ASSURED.get(one.id) == "mfa"]
 FOR_ENROLLED = [one for one in OPERATIONS if ASSURED.get(one.id) in {"step_up", "second_factor"}]
 

@@ -17,7 +17,10 @@ TAKES_AWAY = re.compile(
 )
 ASKING = [one for one in DOCUMENT.operations.values() if one.loss]
 # Each undone by doing something ordinary, as the document says beside it.
-ORDINARY = {"sessions.revoke", "invites.revoke", "queues.delete_messages", "backups.restore"}
+ORDINARY = {
+    *("sessions.revoke", "invites.revoke", "queues.delete_messages", "backups.restore"),
+    "enterprise.detach",
+}
 
 
 def line(operation: Operation) -> list[str]:

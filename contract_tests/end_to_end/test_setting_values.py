@@ -18,6 +18,8 @@ UNUSABLE = [
     ("overcommit_cpu", "-1", "overcommit_cpu: must be more than 0"),
     ("overcommit_cpu", "much", "overcommit_cpu: must be a number"),
     ("rate_limits", "perhaps", "rate_limits: must be true or false"),
+    ("cell_placement", "safe", "cell_placement: must be 'shared' or 'secure'"),
+    ("baa_text", "/nowhere/baa.md", "baa_text: /nowhere/baa.md cannot be read: No such file"),
     ("log_format", "xml", "log_format: must be 'text' or 'json'"),
     ("region", "Ä", "region: must be a lowercase letter and up to 30 letters, digits and hyphens"),
     ("gateway_mysql_version", "ten", "gateway_mysql_version: must be a version that begins with"),

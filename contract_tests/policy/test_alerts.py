@@ -13,6 +13,7 @@ QUIET = {
     *("migration.preflight.v1", "migration.progress.v1", "migration.verified.v1"),
     *("approval.requested.v1", "approval.decided.v1"),
     *("org.member.invited.v1", "org.member.removed.v1"),
+    *("org.baa_signed.v1", "api_key.suspended.v1"),
 }
 """Those that neither raise nor resolve an alert."""
 

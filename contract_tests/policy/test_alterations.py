@@ -52,6 +52,13 @@ NOW = settle(Order("duckdb", "s2", region="eu", engine_version="1.5"), TERMS)
             Alteration(placement="moon"), "/placement", "enum",
             "'moon' is not a placement; choose one of shared and secure",
         ),
+        (
+            Alteration(placement="secure"), "/placement", "available",
+            (
+                "an instance stays on its machine, and this one is for shared placement; create a"
+                " new instance with secure placement and migrate the data into it"
+            ),
+        ),
     ],
 )  # fmt: skip
 def test_an_alteration_that_cannot_be(
@@ -68,7 +75,7 @@ def test_an_alteration_that_cannot_be(
         Alteration(size="s0"),
         Alteration(storage_bytes=20 * GB),
         Alteration(engine_version="1.5"),
-        Alteration(placement="secure"),
+        Alteration(placement="shared"),
     ],
 )
 def test_an_alteration_that_can_be(asked: Alteration) -> None:

@@ -94,7 +94,19 @@ SIZES_LISTED = "f0, s0, s1, s2, m2, m4, l8, l16 and xl32"
         (
             replace(GOOD, placement="secure"), replace(TERMS, baa_signed=False),
             "/placement", "baa",
-            "secure placement needs a signed BAA; ask an owner of the organization to sign it",
+            (
+                "secure placement needs a signed BAA; ask an owner of the organization to sign it"
+                " (`GET …/compliance` shows the text, `POST …/compliance/baa/sign` signs it)"
+            ),
+        ),
+        (
+            replace(GOOD, placement="secure"), replace(TERMS, is_offered=False),
+            "/placement", "available",
+            "no cell offers secure placement; `GET /v1/regions` shows what is offered",
+        ),
+        (
+            replace(GOOD, placement="secure", region="moon"), TERMS, "/region", "enum",
+            "'moon' is not a region with secure cells; available: eu and us",
         ),
         (
             replace(GOOD, placement="secure"), replace(TERMS, plan=PLANS["team"]),

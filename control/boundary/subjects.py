@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from control.boundary.authorization import authorize_for
 from control.policy.approvals import seen_in
 from specserver.binding import argument_name
-from storage.access import api_keys, invites, memberships, projects, sessions, teams
+from storage.access import api_keys, enterprises, invites, memberships, projects, sessions, teams
 from storage.access.scopes import RecordPlace
 from storage.data import backups, migrations, restores
 from storage.errors import RecordNotFound
@@ -130,6 +130,12 @@ def _invite(call: "Call", _found: Records, invite_id: str, *, lock: bool) -> inv
     return invites.fetch(call.db, _org_id(call), invite_id, call.now, lock=lock)
 
 
+def _subsidiary(
+    call: "Call", _found: Records, subsidiary_id: str, *, lock: bool
+) -> enterprises.EnterpriseOrg:
+    return enterprises.fetch_subsidiary(call.db, _org_id(call), subsidiary_id, lock=lock)
+
+
 def _alert(call: "Call", _found: Records, alert_id: str, *, lock: bool) -> alerts.Alert:
     return alerts.fetch(call.db, _org_id(call), alert_id, lock=lock)
 
@@ -174,6 +180,7 @@ KINDS: Final[Mapping[str, RecordKind]] = {
     "invite": RecordKind(ORG, _invite),
     "alert": RecordKind(ORG, _alert, shown_by="alerts:read", place=_place_of_alert),
     "approval": RecordKind(ORG, _approval, shown_by="approvals:read"),
+    "subsidiary": RecordKind(ORG, _subsidiary),
     "session": RecordKind(CALLER, _session),
 }
 """A new kind of record has its line here; storage says what is not found."""

@@ -56,6 +56,34 @@ nothing happens unless you accept.
     )
 
 
+def leaked_key(
+    *, to: str, org: str, key: tuple[str, str, str], place: str, base_url: str
+) -> Letter:
+    """`key` is its id, its name and how it begins. The place is a stranger's words."""
+    key_id, name, prefix = key
+    org, name, place = (_quotable(text) for text in (org, name, place))
+    return Letter(
+        to=to,
+        subject=f'An API key of "{org}" was found in public and is suspended',
+        text=f"""\
+A secret scanner found the API key "{name}" ({key_id}, which begins with {prefix}) of the
+organization "{org}" in public:
+
+    "{place}"
+
+The key is suspended on the database service at
+{base_url}
+
+Programs that use it are refused until you decide. Whoever has seen the key can use it as soon as it
+is unsuspended, so replace it:
+
+1. Create a new key (menagerie api-keys create) and give it to the programs that need it.
+2. Revoke the one that leaked: menagerie api-keys revoke {key_id}
+3. Look at what was done with it: menagerie audit list --actor-id {key_id}
+""",
+    )
+
+
 def _quotable(name: str) -> str:
     """A name that cannot leave its quotes, and in which no mail program finds a link."""
     plain = "".join(character for character in name if character.isprintable())

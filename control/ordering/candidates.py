@@ -26,7 +26,7 @@ def candidates(
     """
     ids = sorted(cell.id for cell in of)
     if lock:
-        cells.lock(db, ids)
+        cells.lock(db, of)
     allocated = allocations.by_cell(db, ids, besides=besides)
     return [
         Candidate.of(cell.id, cell.capacity, _sum(found), overcommit, found.instances)

@@ -18,7 +18,7 @@ from control.policy.placement import (
     refusal,
 )
 from control.policy.placement import with_room as having_room
-from control.policy.plans import PLANS
+from control.policy.plans import PLANS, SHARED
 from control.policy.sizes import SIZES
 from control.policy.violations import refuse
 from storage.access.organizations import Organization
@@ -91,8 +91,11 @@ def _own_cell(by: Requester, instance: Instance) -> list[Candidate]:
 
 
 def regions_with_room(db: Session, overcommit: Overcommit) -> dict[str, list[str]]:
-    """For each size the regions in which an instance of it, as it comes, fits now."""
-    every = cells.every(db)
+    """For each size the regions in which an instance of it, as it comes, fits now.
+
+    As it comes it has shared placement.
+    """
+    every = [cell for cell in cells.every(db) if cell.placement == SHARED]
     region = {cell.id: cell.region for cell in every}
     found = candidates(db, every, overcommit)
     return {

@@ -13,10 +13,11 @@ from control.ordering.capacity import Requester
 from control.policy import orders, quotas
 from control.policy.catalogue import ENGINES, Catalogue, CellReport, make_catalogue
 from control.policy.orders import Alteration, Order, Terms
-from control.policy.plans import PLANS
+from control.policy.plans import PLANS, SECURE
 from control.policy.quotas import Usage
 from control.policy.violations import refuse
 from storage import identifiers
+from storage.access import baa_signatures
 from storage.access.projects import Project
 from storage.catalogue import cells
 from storage.catalogue.cells import Cell
@@ -42,13 +43,18 @@ def _offered_by(every: Iterable[Cell]) -> Catalogue:
     return make_catalogue(CellReport.of(cell.region, cell.engines, cell.refused) for cell in every)
 
 
-def terms(by: Requester, every: Iterable[Cell] | None = None) -> Terms:
+def terms(by: Requester, placement: str, every: Iterable[Cell] | None = None) -> Terms:
     """What the requester's organization may have. `every` cell is read where it is not given."""
+    known = list(cells.every(by.db) if every is None else every)
+    offering = [cell for cell in known if cell.placement == placement]
     return Terms(
-        catalogue=_offered_by(cells.every(by.db) if every is None else every),
+        catalogue=_offered_by(offering or known),
         plan=PLANS[by.org.plan],
         usage=_usage(by),
         default_region=by.org.default_region,
+        baa_signed=placement == SECURE and baa_signatures.is_signed(by.db, by.org.id),
+        # Without any cell it is the engine that nobody offers.
+        is_offered=bool(offering) or not known,
     )
 
 
@@ -59,8 +65,8 @@ def _usage(by: Requester) -> Usage:
 
 def settle(by: Requester, body: Body, every: Iterable[Cell]) -> tuple[Order, Terms]:
     """The order with everything chosen that was left out; raises Invalid with all that is wrong."""
-    held_against = terms(by, every)
     order = Order(**{name: body[name] for name in _ORDERED if name in body})
+    held_against = terms(by, order.placement, every)
     refuse(orders.check_order(order, held_against), BREAKS)
     return orders.settle(order, held_against), held_against
 
@@ -69,7 +75,7 @@ def check_alteration(by: Requester, instance: Instance, body: Body) -> None:
     """Raises Invalid with all that is wrong with changing the instance so."""
     current = Order(**{name: getattr(instance, name) for name in _ORDERED})
     asked = Alteration(**{name: body[name] for name in _ALTERED if name in body})
-    refuse(orders.check_alteration(current, asked, terms(by)), BREAKS)
+    refuse(orders.check_alteration(current, asked, terms(by, current.placement)), BREAKS)
     if asked.size is not None or asked.storage_bytes is not None:
         capacity.check_growth(by, instance, asked)
     elif instance.needs_room and (asked.engine_version or asked.placement):
@@ -96,7 +102,7 @@ def check_return(by: Requester, instance: Instance) -> None:
 def settle_copy(by: Requester, source: Order, body: Body) -> Order:
     """The order that a copy of the data of `source` comes to; raises Invalid with all wrong."""
     asked = Alteration(**{name: body[name] for name in _ALTERED if name in body})
-    refuse(orders.check_branch(source, asked, terms(by)), BREAKS)
+    refuse(orders.check_branch(source, asked, terms(by, source.placement)), BREAKS)
     return orders.branch(source, asked)
 
 
@@ -201,7 +207,7 @@ def _address(order: Order, instance_id: str, cell: Cell) -> Body:
 def _choose_cell(
     by: Requester, order: Order, body: Body, every: Iterable[Cell], *, lock: bool = False
 ) -> Cell:
-    """Of the region's cells with room that offer the version, the one with fewest instances.
+    """Of those with room that offer placement and version in the region, the least used one.
 
     One that is silent is taken only where all of them are.
     """
@@ -209,6 +215,7 @@ def _choose_cell(
         cell.id: cell
         for cell in every
         if cell.region == order.region
+        and cell.placement == order.placement
         and any(
             found["engine"] == order.engine and order.engine_version in found["versions"]
             for found in cell.engines

@@ -6,7 +6,14 @@ from typing import TypedDict
 
 from control.policy import prices, quotas
 from control.policy.catalogue import ENGINES, Catalogue, version_order
-from control.policy.plans import PLACEMENTS, Plan, plans_with_placement, plans_with_size
+from control.policy.plans import (
+    PLACEMENTS,
+    SECURE,
+    SHARED,
+    Plan,
+    plans_with_placement,
+    plans_with_size,
+)
 from control.policy.quotas import Usage
 from control.policy.sizes import OTHER_SIZES, SIZES
 from control.policy.violations import Violation, gigabytes, wrong
@@ -43,6 +50,8 @@ class Terms:
     usage: Usage = field(default_factory=Usage)
     default_region: str | None = None
     baa_signed: bool = False
+    is_offered: bool = True
+    """Whether any cell has the placement asked for; where one has, `catalogue` is of these."""
 
 
 def settle(order: Order, terms: Terms) -> Order:
@@ -117,7 +126,7 @@ def check_alteration(now: Order, asked: Alteration, terms: Terms) -> list[Violat
     if asked.size is not None or asked.storage_bytes is not None:
         found += _check_growth(now, asked, size, storage_bytes, terms)
     if asked.placement is not None:
-        found += _check_placement(asked.placement, terms)
+        found += _check_move(now.placement, asked.placement)
     if asked.engine_version is not None:
         found += _check_upgrade(now, asked.engine_version, terms.catalogue)
     return found
@@ -170,7 +179,8 @@ def _check_engine(order: Order, catalogue: Catalogue) -> Iterator[Violation]:
     region_known = order.region in catalogue.regions
     if order.region is not None and not region_known:
         known = _listed(catalogue.regions) or "none yet"
-        yield wrong("region", "enum", f"{order.region!r} is not a region; available: {known}")
+        kind = "a region" if order.placement == SHARED else f"a region with {order.placement} cells"
+        yield wrong("region", "enum", f"{order.region!r} is not {kind}; available: {known}")
     if offer.status == "coming_soon":
         available = _listed(catalogue.available()) or "none yet"
         message = (
@@ -222,9 +232,28 @@ def _check_placement(placement: str, terms: Terms) -> Iterator[Violation]:
             f"it needs the plan {needed}"
         )
         yield wrong("placement", "plan", message)
-    if placement == "secure" and not terms.baa_signed:
-        message = "secure placement needs a signed BAA; ask an owner of the organization to sign it"
+    if placement == SECURE and not terms.baa_signed:
+        message = (
+            "secure placement needs a signed BAA; ask an owner of the organization to sign it"
+            " (`GET …/compliance` shows the text, `POST …/compliance/baa/sign` signs it)"
+        )
         yield wrong("placement", "baa", message)
+    if not terms.is_offered:
+        message = f"no cell offers {placement} placement; `GET /v1/regions` shows what is offered"
+        yield wrong("placement", "available", message)
+
+
+def _check_move(now: str, asked: str) -> Iterator[Violation]:
+    """An instance stays on its cell, and a cell has instances of one placement only."""
+    if asked not in PLACEMENTS:
+        message = f"{asked!r} is not a placement; choose one of {_listed(PLACEMENTS)}"
+        yield wrong("placement", "enum", message)
+    elif asked != now:
+        message = (
+            f"an instance stays on its machine, and this one is for {now} placement; create a new"
+            f" instance with {asked} placement and migrate the data into it"
+        )
+        yield wrong("placement", "available", message)
 
 
 def _check_storage(name: str, storage_bytes: int | None) -> Iterator[Violation]:

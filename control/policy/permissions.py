@@ -23,6 +23,8 @@ CATALOGUE: Final[Mapping[str, str]] = MappingProxyType(
         "teams:read": "see teams and who is in them",
         "teams:write": "create, change and delete teams",
         "team:write": "rename a team, set its cost centre and decide who is in it",
+        "enterprise:read": "see the enterprise, its terms and sums of its subsidiaries",
+        "enterprise:write": "make the organization a parent, and attach and detach subsidiaries",
         "projects:read": "see projects",
         "projects:write": "create, change and delete projects",
         "project-members:write": "decide who has a role in a project",
@@ -113,11 +115,14 @@ EVERY_TEAM: Final = frozenset({"owner", "admin", "auditor"})
 
 
 # Not what leads to data or to more rights: support is to see what is wrong, and to mend that.
-SUPPORT: Final = (
-    _READ_ALL
-    - {"api-keys:read", "service-accounts:read", "support-grants:read", "queues:read"}
-    - {"approvals:read"}
-) | {"instances:write", "backups:write", "alerts:write"}
+SUPPORT: Final = frozenset(
+    {
+        *("org:read", "members:read", "teams:read", "roles:read", "projects:read"),
+        *("instances:read", "instances:write", "backups:read", "backups:write"),
+        *("migrations:read", "logs:read", "alerts:read", "alerts:write"),
+        *("usage:read", "audit:read"),
+    }
+)
 """What may be granted to support."""
 
 

@@ -7,7 +7,9 @@ from typing import Final
 
 from control.policy.sizes import GB, SIZES, TB
 
-PLACEMENTS: Final = ("shared", "secure")
+SHARED: Final = "shared"
+SECURE: Final = "secure"
+PLACEMENTS: Final = (SHARED, SECURE)
 _ALL_SIZES: Final = tuple(SIZES)
 
 
@@ -30,6 +32,7 @@ class Plan:
     storage_bytes_max: int | None
     api_keys_max: int | None
     teams_max: int | None
+    subsidiaries_max: int
     manual_backups_max: int
     backup_bytes_max: int | None
     backup_frequency_max: str
@@ -54,6 +57,7 @@ FREE: Final = Plan(
     storage_bytes_max=2 * GB,
     api_keys_max=10,
     teams_max=1,
+    subsidiaries_max=0,
     manual_backups_max=1,
     backup_bytes_max=10 * GB,
     backup_frequency_max="daily",
@@ -77,6 +81,7 @@ SOLO: Final = Plan(
     storage_bytes_max=1 * TB,
     api_keys_max=50,
     teams_max=1,
+    subsidiaries_max=0,
     manual_backups_max=5,
     backup_bytes_max=5 * TB,
     backup_frequency_max="daily",
@@ -100,6 +105,7 @@ TEAM: Final = Plan(
     storage_bytes_max=50 * TB,
     api_keys_max=500,
     teams_max=None,
+    subsidiaries_max=0,
     manual_backups_max=25,
     backup_bytes_max=250 * TB,
     backup_frequency_max="hourly",
@@ -123,6 +129,7 @@ ENTERPRISE: Final = Plan(
     storage_bytes_max=None,
     api_keys_max=None,
     teams_max=None,
+    subsidiaries_max=100,
     manual_backups_max=100,
     backup_bytes_max=None,
     backup_frequency_max="hourly",

@@ -143,6 +143,17 @@ def check_one_more_team(plan: Plan, count: int) -> list[Violation]:
     return [wrong("", "quota", message)]
 
 
+def check_one_more_subsidiary(plan: Plan, count: int) -> list[Violation]:
+    """Whether a parent that has `count` subsidiaries may have one more."""
+    if count < plan.subsidiaries_max:
+        return []
+    message = (
+        f"the {plan.id} plan allows {plan.subsidiaries_max} subsidiaries; detach one that is no"
+        " longer part of the enterprise"
+    )
+    return [wrong("", "quota", message)]
+
+
 def check_one_more_api_key(plan: Plan, count: int) -> list[Violation]:
     if plan.api_keys_max is None or count < plan.api_keys_max:
         return []

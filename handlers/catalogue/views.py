@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from control.policy.catalogue import Catalogue, Offer
-from control.policy.plans import Plan
+from control.policy.plans import PLACEMENTS, Plan
 from control.policy.sizes import OtherSize, Size
 from storage.catalogue.cells import Cell
 
@@ -43,6 +43,7 @@ def plan(record: Plan, idle_pause_s: int) -> Json:
             "seats": record.seats_max,
             "api_keys": record.api_keys_max,
             "teams": record.teams_max,
+            "subsidiaries": record.subsidiaries_max,
             "manual_backups": record.manual_backups_max,
             "backup_bytes": record.backup_bytes_max,
         },
@@ -61,6 +62,7 @@ def region(name: str, cells: list[Cell], catalogue: Catalogue, now: datetime) ->
         "id": name,
         "available": not all(cell.is_silent(now) for cell in cells),
         "engines": catalogue.engines_in(name),
+        "placements": [each for each in PLACEMENTS if any(c.placement == each for c in cells)],
         "instance_domain": cells[0].instance_domain,
         "ports": cells[0].ports,
     }

@@ -37,6 +37,11 @@ class ApiKey(Owned, Record):
         usable = self.revoked_at is None and self.suspended_at is None
         return usable and (self.expires_at is None or self.expires_at > now)
 
+    def suspend(self, reason: str, at: datetime) -> None:
+        """Until a person unsuspends it; suspending twice keeps the first reason."""
+        if self.suspended_at is None:
+            self.suspended_at, self.suspended_reason = at, reason
+
     def revoke(self, at: datetime) -> None:
         """Revoking twice keeps the first moment."""
         self.revoked_at = self.revoked_at or at

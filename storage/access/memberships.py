@@ -6,6 +6,7 @@ from sqlalchemy import ForeignKey, false, func, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import pages
+from storage.access.users import User
 from storage.columns import Owned, Record
 from storage.errors import RecordNotFound
 from storage.lookups import by_key
@@ -76,3 +77,10 @@ def first_owner(db: Session, org_id: str) -> str | None:
         .limit(1)
     )
     return db.execute(rows).scalar_one_or_none()
+
+
+def count_without_mfa(db: Session, org_id: str) -> int:
+    """Members of the organization who have no confirmed authenticator app."""
+    rows = select(func.count()).select_from(Membership).join(User, User.id == Membership.user_id)
+    rows = rows.where(Membership.org_id == org_id, User.totp_confirmed_at.is_(None))
+    return db.scalars(rows).one()

@@ -8,7 +8,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage.columns import Json, Record, is_among
-from storage.errors import RecordNotFound
+from storage.errors import RecordNotFound, StorageUnavailable
 from storage.lookups import by_key
 from storage.prepared import Prepared
 
@@ -23,12 +23,14 @@ class Cell(Record):
     `clock_skew_s` is by how much its host's clock was ahead of the database's, or behind (< 0).
     `has_second_store`: whether backups can be copied there; NULL until it has said.
     `capacity` is what its machine has in all: {vcpu, memory_bytes, storage_bytes}.
+    `placement` is that of all instances it takes: it runs no others.
     """
 
     __tablename__ = "cells"
 
     id: Mapped[str] = mapped_column(primary_key=True)
     region: Mapped[str] = mapped_column(index=True)
+    placement: Mapped[str] = mapped_column(default="shared", server_default="shared")
     url: Mapped[str]
     public_url: Mapped[str]
     instance_domain: Mapped[str]
@@ -49,7 +51,7 @@ class Cell(Record):
 
 _EVERY: Final = Prepared(select(Cell).order_by(Cell.id))
 _LOCKED: Final = Prepared(
-    select(Cell.id)
+    select(Cell.id, Cell.placement)
     .where(is_among(Cell.id, "cell_ids"))
     .order_by(Cell.id)
     # Rows that name a cell may still be written by others: only the key is shared with them.
@@ -69,17 +71,27 @@ def fetch(db: Session, cell_id: str) -> Cell:
     return cell
 
 
-def lock(db: Session, cell_ids: Collection[str]) -> None:
+def lock(db: Session, cells: Collection[Cell]) -> None:
     """Hold these cells until the transaction ends, so that who counts what is on them waits.
 
-    On SQLite a transaction that writes excludes all others anyway.
+    Raises StorageUnavailable where one is for another placement since it was read. On SQLite a
+    transaction that writes excludes all others anyway.
     """
     if db.get_bind().dialect.name == "postgresql":
-        _LOCKED.rows(db, cell_ids=list(cell_ids))
+        held = dict(_LOCKED.rows(db, cell_ids=[cell.id for cell in cells]))
+        if any(held[cell.id] != cell.placement for cell in cells):
+            raise StorageUnavailable("a cell has started with other settings; try again")
 
 
 def register(
-    db: Session, cell_id: str, *, region: str, url: str, public_url: str, instance_domain: str
+    db: Session,
+    cell_id: str,
+    *,
+    region: str,
+    url: str,
+    public_url: str,
+    instance_domain: str,
+    placement: str = "shared",
 ) -> Cell:
     """Make the cell known, or note its new addresses; what it runs comes from the cell itself."""
     cell = by_key(db, Cell, cell_id)
@@ -87,6 +99,7 @@ def register(
         cell = Cell(id=cell_id)
         db.add(cell)
     cell.region = region
+    cell.placement = placement
     cell.url = url
     cell.public_url = public_url
     cell.instance_domain = instance_domain

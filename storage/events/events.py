@@ -115,7 +115,8 @@ def forget_old(db: Session, before: datetime, limit: int) -> int:
 
 
 @event.listens_for(Session, "before_commit")
-def _write(db: Session) -> None:
+def write(db: Session) -> None:
+    """Give what was appended its numbers; before a session goes on within another organization."""
     unwritten: list[Event] = db.info.pop(_UNWRITTEN, [])
     if not unwritten:
         return

@@ -8,8 +8,8 @@ from typing import Any
 from specserver.validation import ALLOWED
 from tools.document_rules.reading import Fault, Json, Operation, Text, objects, schemas
 
-# SERVICE says of these two that they answer an array.
-_ARRAYS = frozenset({"engines.list", "orgs.list"})
+# SERVICE says of two that they answer an array; the other has the form of GitHub's program.
+_ARRAYS = frozenset({"engines.list", "leak_reports.create", "orgs.list"})
 # What bounds a text, or tells that nothing does.
 _FORMS = frozenset({"pattern", "enum", "const", "format", "x-free-text"})
 _PAGE = {"items", "next_cursor"}

@@ -85,7 +85,7 @@ def test_an_order_waits_while_another_counts_what_its_cell_has_promised(
 
     waiting = threading.Thread(target=order)
     with house.database.write() as db:
-        cells.lock(db, [CELL_ID])
+        cells.lock(db, [cells.fetch(db, CELL_ID)])
         waiting.start()
         # Not a wait for something: it must not end, however long it is given.
         waiting.join(2)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from sqlalchemy import CheckConstraint, Column, Table, func, insert, or_, select
+from sqlalchemy import JSON, CheckConstraint, Column, ForeignKey, Table, func, insert, or_, select
 from sqlalchemy.orm import Session
 
 from contract_tests.workflows.stage import Stage
@@ -16,7 +16,7 @@ from control import ordering
 from control.ordering.capacity import Requester
 from control.policy.placement import Overcommit
 from storage import identifiers, records
-from storage.access import organizations
+from storage.access import organizations, users
 from storage.catalogue import cells
 from storage.columns import Timestamp
 from storage.instances import instances
@@ -37,6 +37,7 @@ class Fate:
 
 FATES: Final = {
     "alerts": Fate(kept=None),
+    "approvals": Fate(kept="who ordered it, and who approved that, is told as long as it is kept"),
     "backup_copies": Fate(kept=None),
     "backup_settings": Fate(kept=None),
     "backups": Fate(kept=None),
@@ -74,11 +75,14 @@ def of_instances() -> dict[str, Table]:
 
 
 def owners(table: Table) -> list[Column[Any]]:
-    """Its columns that name an instance, also where no foreign key says so."""
+    """Its columns that name an instance, also where no foreign key says so.
+
+    A list of several is of none of them alone.
+    """
     return [
         each
         for each in table.columns
-        if "instance_id" in each.name
+        if ("instance_id" in each.name and not isinstance(each.type, JSON))
         or any(key.target_fullname == "instances.id" for key in each.foreign_keys)
     ]
 
@@ -132,9 +136,16 @@ def test_a_branch_begins_with_what_is_handed_on(stage: Stage) -> None:
 def add_rows(stage: Stage, *of: Instance) -> None:
     """One in each table of instances, of each of these."""
     with stage.database.write() as db:
+        somebody = users.create(db, email=f"{identifiers.new('')}@example.org", name="Somebody").id
         for name, table in of_instances().items():
+            people = {each.parent.name: somebody for each in table.foreign_keys if is_user(each)}
             for instance in of:
-                db.execute(insert(table).values(row(table, instance) | CHOSEN.get(name, {})))
+                given = row(table, instance) | people | CHOSEN.get(name, {})
+                db.execute(insert(table).values(given))
+
+
+def is_user(reference: ForeignKey) -> bool:
+    return reference.target_fullname == "users.id"
 
 
 def row(table: Table, instance: Instance) -> dict[str, Any]:

@@ -40,6 +40,12 @@ def post(db: Session, sealer: Sealer, letter: Letter, invite: Invite) -> None:
     work.enqueue(db, send, lane, args)
 
 
+def notify(db: Session, sealer: Sealer, letter: Letter, org_id: str) -> None:
+    """Have a letter sent that stays true, once this transaction is committed."""
+    sealed = sealer.seal(orjson.dumps(letter.as_json()), _CONTEXT).hex()
+    work.enqueue(db, send, identifiers.new("mail_"), {"org_id": org_id, "sealed": sealed})
+
+
 def post_of_approval(
     db: Session, sealer: Sealer, letter: Letter, approval: Approval, *, while_pending: bool
 ) -> None:

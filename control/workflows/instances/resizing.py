@@ -26,7 +26,7 @@ from storage.instances.changes import COLUMNS, Change
 from storage.instances.instances import Instance
 
 TOUCHES_DATA: Final = frozenset({"size", "storage", "engine_version"})
-"""Kinds that a backup goes before; a placement is only a note as long as hosts are alike."""
+"""Kinds that a backup goes before."""
 
 
 def resizing_failed(op: Operation, db: Session, reason: str) -> None:
