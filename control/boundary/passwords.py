@@ -3,10 +3,13 @@
 What was found goes into the request's state; the transaction sees that it still holds.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from control.boundary import identity
 from control.boundary.callers import Caller
+from control.policy.passwords import check_choice
+from control.policy.violations import refuse
 from specserver import Exchange
 from storage.access import users
 from storage.database import Database
@@ -37,8 +40,18 @@ def prove(exchange: Exchange, member: str, caller: Caller | None, database: Data
         return found.right
     stored = caller.user.password_hash if caller else _stored(body["email"], database)
     right = identity.verify_password(stored, password)
-    exchange.state[_STATE] = Proof(stored, right, _next(stored, body, member) if right else None)
+    new_hash = _next(stored, body, member, caller) if right else None
+    exchange.state[_STATE] = Proof(stored, right, new_hash)
     return right
+
+
+def chosen(password: str, about: Iterable[str], field: str) -> str:
+    """The hash of a password that somebody chooses; Invalid where it is easily guessed.
+
+    `about` is what others know of them, `field` the member of the body that has it.
+    """
+    refuse(check_choice(password, about, field))
+    return identity.hash_password(password)
 
 
 def proof_of(exchange: Exchange) -> Proof | None:
@@ -52,8 +65,11 @@ def _stored(email: str, database: Database) -> str | None:
         return user.password_hash if user else None
 
 
-def _next(stored: str | None, body: dict[str, str], member: str) -> str | None:
+def _next(
+    stored: str | None, body: dict[str, str], member: str, caller: Caller | None
+) -> str | None:
     if "new_password" in body:
-        return identity.hash_password(body["new_password"])
+        about = (caller.user.email, caller.user.name) if caller else ()
+        return chosen(body["new_password"], about, "new_password")
     outdated = stored is not None and identity.password_needs_rehash(stored)
     return identity.hash_password(body[member]) if outdated else None

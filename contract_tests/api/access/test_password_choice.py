@@ -1,0 +1,55 @@
+"""Wherever somebody chooses a password, one that is easily guessed is refused with its reason."""
+
+from typing import Any
+
+from contract_tests.api import letters
+from contract_tests.api.harness import PASSWORD, House
+from contract_tests.api.rows import is_problem
+
+STRONG = "staple-of-nine-oaks"
+COMMON = "password1234"
+
+
+def refused(answer: Any, pointer: str, reason: str) -> None:
+    is_problem(answer, 422, "invalid_request")
+    (error,) = answer.json()["errors"]
+    assert (error["pointer"], error["keyword"]) == (pointer, "strength")
+    assert reason in error["message"]
+    assert answer.json()["detail"] == error["message"]
+
+
+def test_a_weak_password_makes_no_account_and_leaves_the_invite(house: House) -> None:
+    token = letters.invite(house, house.tenant(plan="team"), "grace.hopper@example.com")
+    body = {"invite_token": token, "name": "Grace Hopper", "password": COMMON}
+    refused(house.post("/v1/users", json=body), "/password", "among the most common passwords")
+    for own in ("grace.hopper", "hopper@example", "Grace Hopper!"):
+        body["password"] = own
+        refused(house.post("/v1/users", json=body), "/password", "your name or your email")
+    body["password"] = STRONG
+    assert house.post("/v1/users", json=body).status_code == 201
+
+
+def test_a_weak_password_replaces_none(house: House) -> None:
+    person = house.person("Ada Lovelace")
+    body = {"current_password": PASSWORD, "new_password": COMMON}
+    path = "/v1/me/password"
+    refused(house.post(path, person.session, json=body), "/new_password", "most common")
+    body["new_password"] = person.email
+    refused(house.post(path, person.session, json=body), "/new_password", "your name")
+    # Whoever does not know the password is told nothing else.
+    wrong = {**body, "current_password": "wrong-horse-battery"}
+    is_problem(house.post(path, person.session, json=wrong), 403, "password_refused")
+    signing_in = {"email": person.email, "password": PASSWORD}
+    assert house.post("/v1/sessions", json=signing_in).status_code == 201
+
+
+def test_the_bounds_of_its_length_stay(house: House) -> None:
+    person = house.person()
+    for length, allowed in ((11, False), (12, True), (256, True), (257, False)):
+        chosen = ("xK9#vQ2$mLp7" * 30)[:length]
+        body = {"current_password": PASSWORD, "new_password": chosen}
+        answer = house.post("/v1/me/password", person.session, json=body)
+        assert (answer.status_code == 204) is allowed, (length, answer.text)
+        if allowed:
+            body = {"current_password": chosen, "new_password": PASSWORD}
+            assert house.post("/v1/me/password", person.session, json=body).status_code == 204
