@@ -49,6 +49,7 @@ class ControlSettings:
     session_ttl_s: int = 2_592_000
     mfa_ttl_s: int = 900
     invite_ttl_s: int = 604_800
+    password_reset_ttl_s: int = 3_600
     reveal_ttl_s: int = 60
     replay_ttl_s: int = 86_400
     stream_ttl_s: float = 3_600

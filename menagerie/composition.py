@@ -42,6 +42,7 @@ def build_services(settings: Settings) -> Services:
         session_ttl_s=settings.session_ttl_s,
         mfa_ttl_s=settings.mfa_ttl_s,
         invite_ttl_s=settings.invite_ttl_s,
+        password_reset_ttl_s=settings.password_reset_ttl_s,
         reveal_ttl_s=settings.reveal_ttl_s,
         replay_ttl_s=settings.replay_ttl_s,
         stream_ttl_s=settings.stream_ttl_s,

@@ -1,4 +1,4 @@
-"""Where mail goes, who it is from, and how long the invites in it can be accepted."""
+"""Where mail goes, who it is from, and how long the tokens in it are good."""
 
 from pydantic import BaseModel, Field, field_validator
 
@@ -8,6 +8,9 @@ from menagerie import setting_values
 class MailSettings(BaseModel):
     invite_ttl_s: int = Field(
         604_800, ge=60, le=365 * 86_400, description="how long an invite can be accepted"
+    )
+    password_reset_ttl_s: int = Field(
+        3_600, ge=60, le=7 * 86_400, description="how long a reset of a password can be used"
     )
     mail_url: str = Field(
         "",

@@ -1,5 +1,6 @@
 """Every record in one place, so that the metadata is whole before anything reads it."""
 
+from storage.access.account_tokens import AccountToken
 from storage.access.api_keys import ApiKey
 from storage.access.invites import Invite
 from storage.access.memberships import Membership
@@ -30,6 +31,7 @@ from storage.replays import Replay
 from storage.work import Work
 
 __all__ = [
+    "AccountToken",
     "Alert",
     "ApiKey",
     "AuditEntry",

@@ -78,12 +78,22 @@ def create_account(house: House, _person: Person) -> list[str]:
     return [token, NEW, WRONG]
 
 
+def reset_the_password(house: House, person: Person) -> list[str]:
+    token = letters.reset(house, person.email)
+    for password in ("password1234", NEW, WRONG):
+        body = {"reset_token": token, "password": password}
+        house.post("/v1/password-resets/actions/complete", json=body)
+    house.settle()
+    return [token, NEW, WRONG]
+
+
 ACTS: dict[str, dict[str, Act]] = {
     "sessions.create": {"password": sign_in, "totp_code": sign_in_with_a_code},
     "sessions.step_up": {"code": step_up},
     "me.change_password": {"current_password": change_password, "new_password": change_password},
     "me.enrol_totp": {"password": enrol_twice},
     "me.confirm_totp": {"code": step_up},
+    "password_resets.complete": {"reset_token": reset_the_password, "password": reset_the_password},
     "users.create": {"invite_token": create_account, "password": create_account},
 }
 

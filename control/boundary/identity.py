@@ -17,6 +17,7 @@ from argon2.exceptions import InvalidHashError, VerificationError
 API_KEY_PREFIX = "mk_live_"
 SESSION_PREFIX = "ms_"
 INVITE_PREFIX = "mi_"
+RESET_PREFIX = "mp_"
 TOTP_STEP_S = 30
 # A clock one step off on either side is common on phones.
 TOTP_STEPS_EITHER_SIDE = 1
@@ -54,6 +55,11 @@ def new_session_token() -> Token:
 def new_invite_token() -> Token:
     """Good once, for whoever has it: it is no bearer token."""
     return _new_token(INVITE_PREFIX)
+
+
+def new_password_reset_token() -> Token:
+    """As that of an invite."""
+    return _new_token(RESET_PREFIX)
 
 
 def token_sha256(secret: str) -> str:

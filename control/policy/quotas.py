@@ -15,6 +15,8 @@ ORGS_CLOSED_MAX: Final = 20
 """How many organizations a user may close in ORGS_CLOSED_WITHIN and still create one."""
 INVITES_A_DAY_MAX: Final = 200
 INVITES_TO_ONE_A_DAY_MAX: Final = 3
+LETTERS_A_DAY_MAX: Final = 5
+"""Of one kind, to one account."""
 ORGS_CLOSED_WITHIN: Final = timedelta(days=30)
 DOMAINS_MAX: Final = 20
 """Of one instance; a cell takes no more."""

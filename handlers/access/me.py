@@ -4,12 +4,14 @@ from datetime import timedelta
 from typing import Any
 
 from control.boundary import identity
+from control.workflows.access import mail
 from handlers import instants
-from handlers.access import orgs, second_factor, views
+from handlers.access import account_letters, orgs, second_factor, views
 from handlers.access import sessions as session_handlers
 from handlers.calls import CallerCall, SessionCall
 from specserver import Forbidden, Reply
-from storage.access import sessions
+from storage.access import account_tokens, sessions
+from storage.access.account_tokens import PASSWORD_RESET
 from storage.errors import StateConflict
 
 Body = dict[str, Any]
@@ -34,6 +36,8 @@ def change_password(call: SessionCall) -> Reply:
     user = call.caller.user
     _require_password(call)
     revoked = sessions.revoke_others(call.db, call.caller.session, call.now)
+    account_tokens.revoke_pending(call.db, user.id, PASSWORD_RESET, call.now)
+    mail.tell(call.db, call.services.sealer, account_letters.password_changed(call, user))
     call.audit(target=user.id, detail={"sessions_revoked": revoked})
     return Reply.no_content()
 

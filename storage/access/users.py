@@ -35,6 +35,13 @@ def by_email(db: Session, email: str) -> User | None:
     return db.scalars(select(User).where(User.email == email.lower())).one_or_none()
 
 
+def locked(db: Session, user_id: str) -> User:
+    """As they are now, held until the commit."""
+    user = db.get_one(User, user_id)
+    db.refresh(user, with_for_update=True)
+    return user
+
+
 def of_ids(db: Session, ids: Collection[str]) -> dict[str, User]:
     """Those of these ids, by their ids."""
     return {user.id: user for user in db.scalars(select(User).where(User.id.in_(ids)))}

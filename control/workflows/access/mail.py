@@ -10,7 +10,8 @@ from control.mail import Letter, MailRefused
 from control.sealing import Sealer
 from control.work import GiveUp, Operation, workflow
 from storage import identifiers
-from storage.access import invites
+from storage.access import account_tokens, invites
+from storage.access.account_tokens import AccountToken
 from storage.access.invites import Invite
 from storage.database import now
 
@@ -32,15 +33,31 @@ def send(op: Operation) -> None:
 
 def post(db: Session, sealer: Sealer, letter: Letter, invite: Invite) -> None:
     """Have the letter of an invite sent once this transaction is committed."""
+    _post(db, sealer, letter, {"org_id": invite.org_id, "invite_id": invite.id})
+
+
+def post_for_account(db: Session, sealer: Sealer, letter: Letter, token: AccountToken) -> None:
+    """Have the letter with the token of an account sent, as `post` does."""
+    _post(db, sealer, letter, {"account_token_id": token.id})
+
+
+def tell(db: Session, sealer: Sealer, letter: Letter) -> None:
+    """Have a letter sent that is wanted whatever comes."""
+    _post(db, sealer, letter, {})
+
+
+def _post(db: Session, sealer: Sealer, letter: Letter, about: dict[str, Any]) -> None:
     sealed = sealer.seal(orjson.dumps(letter.as_json()), _CONTEXT).hex()
-    lane = identifiers.new("mail_")
-    args = {"org_id": invite.org_id, "invite_id": invite.id, "sealed": sealed}
-    work.enqueue(db, send, lane, args)
+    work.enqueue(db, send, identifiers.new("mail_"), {**about, "sealed": sealed})
 
 
 def _is_wanted(op: Operation) -> bool:
-    """An invite that was revoked meanwhile needs no letter."""
+    """An invite or a token that was revoked or used meanwhile needs no letter."""
     with op.database.read() as db:
+        if "account_token_id" in op.args:
+            return account_tokens.is_pending(db, op.args["account_token_id"], now(db))
+        if "invite_id" not in op.args:
+            return True
         return invites.is_pending(db, op.args["org_id"], op.args["invite_id"], now(db))
 
 
