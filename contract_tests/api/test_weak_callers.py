@@ -25,6 +25,7 @@ ASSURED = {
     "migrations.create": "second_factor",
     "migrations.cutover": "second_factor",
     "migrations.source_url": "second_factor",
+    "orgs.update": "second_factor",
     "team_members.set": "second_factor",
     "api_keys.create": "step_up",
     "backup_settings.update": "step_up",

@@ -304,7 +304,7 @@ class RequestPipeline:
         if context.rule.in_org and admission.org is None:
             raise NotFound(callers.NOT_FOUND)
         if admission.caller is not None:
-            authorize(context.rule, admission.caller, admission.org)
+            authorize(context.rule, admission.caller, admission.org, admission.at)
         return admission
 
     def _prepare(self, context: RequestContext, admission: Admission) -> None:

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from control.boundary import identity
-from control.policy import permissions, quotas
+from control.policy import org_policy, permissions, quotas
 from control.policy.plans import PLANS
 from control.policy.violations import refuse
 from handlers import instants, paging
@@ -29,6 +29,7 @@ def list_(call: OrgCall, limit: int, cursor: str | None = None) -> Body:
 def create(call: OrgCall, body: Body) -> Reply:
     expires_at = _expiry(call, body.get("expires_at"))
     _check_life(call, expires_at)
+    refuse(org_policy.check_key_life(expires_at, call.org.api_key_max_age_s, call.now))
     _check_grant(call, body["role"], body.get("scopes"))
     held = api_keys.count(call.db, call.org.id, now=call.now)
     refuse(quotas.check_one_more_api_key(PLANS[call.org.plan], held))

@@ -1,5 +1,6 @@
 """Organizations: the tenant that owns everything else."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ from storage import identifiers, tenancy
 from storage.access import teams
 from storage.access.api_keys import ApiKey
 from storage.access.memberships import Membership
-from storage.columns import Owned, Record, one_of
+from storage.columns import Json, Owned, Record, one_of
 from storage.errors import RecordNotFound, StateConflict
 from storage.instances.instances import Instance
 from storage.lookups import by_key
@@ -31,6 +32,10 @@ class Organization(Owned, Record):
     plan: Mapped[str] = mapped_column(default="free")
     status: Mapped[str] = mapped_column(default="open")
     require_mfa: Mapped[bool] = mapped_column(default=False)
+    session_max_age_s: Mapped[int | None]
+    api_key_max_age_s: Mapped[int | None]
+    # None: any.
+    allowed_email_domains: Mapped[list[str] | None] = mapped_column(Json)
     closed_at: Mapped[datetime | None]
 
     @classmethod
@@ -40,6 +45,11 @@ class Organization(Owned, Record):
     @property
     def owner(self) -> str:
         return self.id
+
+    def change(self, values: Mapping[str, Any]) -> None:
+        """Its name, and what it asks of sessions, API keys and addresses."""
+        for member, value in values.items():
+            setattr(self, member, value)
 
     def close(self, at: datetime) -> None:
         if self.status == "closed":
