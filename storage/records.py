@@ -6,6 +6,7 @@ from storage.access.invites import Invite
 from storage.access.memberships import Membership
 from storage.access.organizations import Organization
 from storage.access.projects import Project
+from storage.access.recovery_codes import RecoveryCode
 from storage.access.sessions import UserSession
 from storage.access.teams import Team, TeamMember
 from storage.access.users import User
@@ -53,6 +54,7 @@ __all__ = [
     "Project",
     "RateWindow",
     "Record",
+    "RecoveryCode",
     "RecoveryWindow",
     "Replay",
     "Restore",

@@ -41,6 +41,7 @@ ASSURED = {
     "queues.permit": "step_up",
     "queues.purge": "step_up",
     "me.remove_totp": "mfa",
+    "me.renew_recovery_codes": "mfa",
     "network.replace": "mfa",
     "orgs.close": "mfa",
 }

@@ -21,6 +21,7 @@ NOBODYS = {
     "Replay": "its key names whose it is, an address before sign-in",
     "User": "a person, who may belong to many organizations",
     "AccountToken": "a person's",
+    "RecoveryCode": "a person's",
     "UserSession": "a person's",
     "Work": "its arguments name the organization, and workers do all of it",
 }

@@ -219,7 +219,7 @@ def test_whatever_takes_a_code_or_a_password_is_counted() -> None:
         content = one.document.get("requestBody", {}).get("content", {})
         members = content.get("application/json", {}).get("schema", {}).get("properties", {})
         for name, member in members.items():
-            if member.get("pattern") == "^[0-9]{6}$":
+            if "[0-9]{6}" in member.get("pattern", ""):
                 assert one.extension("code") == name, one.id
                 found.add(f"{one.id} {name}")
             elif name.endswith("password") and f"{one.id} {name}" not in CHOSEN:
