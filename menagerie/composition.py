@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from urllib.parse import quote
 
 from control.boundary import check_document, make_boundary
+from control.boundary.breaches import BreachedPasswords
 from control.boundary.rates import make_limiter
 from control.cells.http_cells import HttpCells
 from control.cells.signing import Signer
@@ -68,6 +70,9 @@ def build_services(settings: Settings) -> Services:
         cells=HttpCells(signer),
         resolver=DnsResolver(settings.dns_servers),
         mailer=mailer_of(settings.mail_url, settings.mail_sender, folder_in(settings.root)),
+        breaches=BreachedPasswords(
+            Path(settings.breached_passwords_file) if settings.breached_passwords_file else None
+        ),
     )
 
 

@@ -1,16 +1,14 @@
-"""Where mail goes, who it is from, and how long the tokens in it are good."""
+"""Where mail goes, who it is from, and how long the invites in it can be accepted."""
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import Field, field_validator
 
 from menagerie import setting_values
+from menagerie.account_settings import AccountSettings
 
 
-class MailSettings(BaseModel):
+class MailSettings(AccountSettings):
     invite_ttl_s: int = Field(
         604_800, ge=60, le=365 * 86_400, description="how long an invite can be accepted"
-    )
-    password_reset_ttl_s: int = Field(
-        3_600, ge=60, le=7 * 86_400, description="how long a reset of a password can be used"
     )
     mail_url: str = Field(
         "",

@@ -59,14 +59,14 @@ class _Attempt:
         self, exchange: Exchange, rule: Rule, caller: Caller | None, ip: str, services: Services
     ) -> None:
         self._exchange, self._rule, self._caller, self._ip = exchange, rule, caller, ip
-        self._services, self._database = services, services.database
+        self._services = services
         self._guesser = _guesser(exchange, caller, ip, services.database)
 
     def is_password_right(self) -> bool:
         member = self._rule.password
         if member is None:
             return True
-        return passwords.prove(self._exchange, member, self._caller, self._database)
+        return passwords.prove(self._exchange, member, self._caller, self._services)
 
     def charge_password(self) -> None:
         guesser = self._guesser

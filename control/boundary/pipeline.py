@@ -179,8 +179,8 @@ class RequestPipeline:
             admission = self._admit(db, context, self._admission_cache)
         self._prepare(context, admission)
         key = self._replay_key(context, admission)
-        member, database = context.rule.password, self._services.database
-        if member and not passwords.prove(context.exchange, member, admission.caller, database):
+        member, services = context.rule.password, self._services
+        if member and not passwords.prove(context.exchange, member, admission.caller, services):
             return self._refuse(context, key)
         try:
             return self._write_once(context, key)

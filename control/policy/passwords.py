@@ -40,6 +40,10 @@ REASONS: Final = (
 _OWN: Final = "it is made of your name or your email address"
 _OTHERWISE: Final = "it takes too few guesses"
 _ADVICE: Final = "add words that nobody would guess, such as four that have nothing in common"
+KNOWN: Final = (
+    "this password is known from breaches of other services, so it is tried before others; choose"
+    " words that nobody would guess, such as four that have nothing in common"
+)
 
 
 def check_choice(password: str, about: Iterable[str], field: str) -> list[Violation]:

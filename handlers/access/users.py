@@ -21,7 +21,8 @@ def create(call: Call, body: Body) -> Reply:
             code="account_exists",
         )
     # Nobody has it hashed who does not come in by it.
-    password_hash = chosen(body["password"], (invite.email, body["name"]), "password")
+    about = (invite.email, body["name"])
+    password_hash = chosen(body["password"], about, "password", call.services.breaches)
     user = users.create(call.db, email=invite.email, name=body["name"], password_hash=password_hash)
     org = joining.join(call, invite, user)
     call.audit(target=user.id, org=org, detail={"invite_id": invite.id, "role": invite.role})

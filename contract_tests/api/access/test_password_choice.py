@@ -53,3 +53,22 @@ def test_the_bounds_of_its_length_stay(house: House) -> None:
         if allowed:
             body = {"current_password": chosen, "new_password": PASSWORD}
             assert house.post("/v1/me/password", person.session, json=body).status_code == 204
+
+
+def test_a_password_from_a_breach_is_refused_wherever_it_is_chosen(house: House) -> None:
+    """It withstands guessing, and is tried before others all the same."""
+    person, known = house.person(), "youwillneverguessthis1103"
+    reset = {"reset_token": letters.reset(house, person.email), "password": known}
+    token = letters.invite(house, house.tenant(plan="team"), "new@example.com")
+    account = {"invite_token": token, "name": "New", "password": known}
+    change = {"current_password": PASSWORD, "new_password": known}
+    for path, body, pointer in (
+        ("/v1/users", account, "/password"),
+        ("/v1/password-resets/actions/complete", reset, "/password"),
+        ("/v1/me/password", change, "/new_password"),
+    ):
+        answer = house.post(path, person.session, json=body)
+        is_problem(answer, 422, "invalid_request")
+        (error,) = answer.json()["errors"]
+        assert (error["pointer"], error["keyword"]) == (pointer, "breached")
+        assert "breaches of other services" in error["message"]
