@@ -9,6 +9,9 @@ class AccountSettings(BaseModel):
     password_reset_ttl_s: int = Field(
         3_600, ge=60, le=7 * 86_400, description="how long a reset of a password can be used"
     )
+    email_change_ttl_s: int = Field(
+        86_400, ge=60, le=30 * 86_400, description="how long an email address can be confirmed"
+    )
     breached_passwords_file: str = Field(
         "",
         description="file of passwords that nobody may choose, as SHA-1:count in order (Have I Been"

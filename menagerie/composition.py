@@ -45,6 +45,7 @@ def build_services(settings: Settings) -> Services:
         mfa_ttl_s=settings.mfa_ttl_s,
         invite_ttl_s=settings.invite_ttl_s,
         password_reset_ttl_s=settings.password_reset_ttl_s,
+        email_change_ttl_s=settings.email_change_ttl_s,
         reveal_ttl_s=settings.reveal_ttl_s,
         replay_ttl_s=settings.replay_ttl_s,
         stream_ttl_s=settings.stream_ttl_s,

@@ -2,7 +2,7 @@
 
 import re
 
-from contract_tests.api.harness import House, Tenant
+from contract_tests.api.harness import PASSWORD, House, Person, Tenant
 
 
 def invite(house: House, tenant: Tenant, email: str, role: str = "member") -> str:
@@ -17,6 +17,17 @@ def reset(house: House, email: str) -> str:
     assert house.post("/v1/password-resets", json={"email": email}).status_code == 202
     house.settle()
     found = re.search(r"reset-token (mp_\w+)", house.letters.last.text)
+    assert found is not None
+    return found.group(1)
+
+
+def email_change(house: House, person: Person, email: str) -> str:
+    """The token of a new letter by which the person gets this address."""
+    body = {"email": email, "password": PASSWORD}
+    answer = house.post("/v1/me/email", person.session, json=body)
+    assert answer.status_code == 202, answer.text
+    house.settle()
+    found = re.search(r"email-token (mv_\w+)", house.letters.last.text)
     assert found is not None
     return found.group(1)
 

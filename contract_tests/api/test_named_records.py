@@ -23,6 +23,7 @@ NO_RECORDS = {
     ("queues.delete_messages", "message_ids"): "numbers within the queue of the path",
     ("queues.archive_messages", "message_ids"): "numbers within the queue of the path",
     ("users.create", "invite_token"): "a secret, which alone says what it is good for",
+    ("me.confirm_email", "email_token"): "a secret, which alone says what it is good for",
     ("password_resets.complete", "reset_token"): "a secret, which alone says what it is good for",
 }
 _ID = re.compile(r"\^\(?[a-z]+_")

@@ -87,10 +87,22 @@ def reset_the_password(house: House, person: Person) -> list[str]:
     return [token, NEW, WRONG]
 
 
+def change_the_address(house: House, person: Person) -> list[str]:
+    body = {"email": "elsewhere@example.com", "password": WRONG}
+    is_problem(house.post("/v1/me/email", person.session, json=body), 403)
+    token = letters.email_change(house, person, f"new.{person.email}")
+    for by in (house.person(), person):
+        house.post("/v1/me/email/actions/confirm", by.session, json={"email_token": token})
+    house.settle()
+    return [token, WRONG, PASSWORD]
+
+
 ACTS: dict[str, dict[str, Act]] = {
     "sessions.create": {"password": sign_in, "totp_code": sign_in_with_a_code},
     "sessions.step_up": {"code": step_up},
     "me.change_password": {"current_password": change_password, "new_password": change_password},
+    "me.change_email": {"password": change_the_address},
+    "me.confirm_email": {"email_token": change_the_address},
     "me.enrol_totp": {"password": enrol_twice},
     "me.confirm_totp": {"code": step_up},
     "password_resets.complete": {"reset_token": reset_the_password, "password": reset_the_password},

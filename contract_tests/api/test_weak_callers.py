@@ -36,6 +36,7 @@ ASSURED = {
     "invites.create": "step_up",
     "members.remove": "step_up",
     "members.update": "step_up",
+    "me.change_email": "step_up",
     "me.change_password": "step_up",
     "queues.delete": "step_up",
     "queues.permit": "step_up",

@@ -18,6 +18,7 @@ API_KEY_PREFIX = "mk_live_"
 SESSION_PREFIX = "ms_"
 INVITE_PREFIX = "mi_"
 RESET_PREFIX = "mp_"
+EMAIL_PREFIX = "mv_"
 TOTP_DIGITS = 6
 TOTP_STEP_S = 30
 # A clock one step off on either side is common on phones.
@@ -68,6 +69,11 @@ def new_invite_token() -> Token:
 def new_password_reset_token() -> Token:
     """As that of an invite."""
     return _new_token(RESET_PREFIX)
+
+
+def new_email_token() -> Token:
+    """As that of an invite."""
+    return _new_token(EMAIL_PREFIX)
 
 
 def token_sha256(secret: str) -> str:

@@ -103,6 +103,46 @@ then sign in, and revoke the API keys that you do not know.
     )
 
 
+def email_change(*, to: str, token: str, until: datetime, base_url: str) -> Letter:
+    """To the address that an account is to have, or has."""
+    return Letter(
+        to=to,
+        subject="Confirm your email address",
+        text=f"""\
+Somebody with an account on the database service at
+{base_url}
+gave this email address as theirs. If that was you, confirm it while you are signed in:
+
+    {base_url}/email#{token}
+
+or on the command line:
+
+    menagerie me confirm-email --email-token {token}
+
+It works once, until {_moment(until)}.
+
+If it was not you, ignore this message: nothing happens.
+""",
+    )
+
+
+def email_changed(*, to: str, at: datetime, ip: str, base_url: str) -> Letter:
+    """To the address that an account had."""
+    return Letter(
+        to=to,
+        subject="Your email address was changed",
+        text=f"""\
+Your account on the database service at
+{base_url}
+has another email address since {_moment(at)}. It was changed from the address {ip}, by somebody
+who knows your password. Sign in with the new one from now on.
+
+If it was not you, somebody is in your account: tell the operator of the service, and the admins of
+your organizations, who can remove you from them.
+""",
+    )
+
+
 def _moment(at: datetime) -> str:
     """In UTC, to the minute."""
     return f"{at:%Y-%m-%d %H:%M} UTC"

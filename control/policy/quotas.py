@@ -16,7 +16,7 @@ ORGS_CLOSED_MAX: Final = 20
 INVITES_A_DAY_MAX: Final = 200
 INVITES_TO_ONE_A_DAY_MAX: Final = 3
 LETTERS_A_DAY_MAX: Final = 5
-"""Of one kind, to one account."""
+"""Of one kind, to one account and to one address."""
 ORGS_CLOSED_WITHIN: Final = timedelta(days=30)
 DOMAINS_MAX: Final = 20
 """Of one instance; a cell takes no more."""
@@ -142,6 +142,14 @@ def check_one_more_api_key(plan: Plan, count: int) -> list[Violation]:
         return []
     message = f"the {plan.id} plan allows {plan.api_keys_max} API keys; revoke one first"
     return [wrong("", "quota", message)]
+
+
+def check_one_more_letter(sent: int) -> list[Violation]:
+    """Whether one more may go to an address, or be asked for by a person, on this day."""
+    if sent < LETTERS_A_DAY_MAX:
+        return []
+    message = f"{LETTERS_A_DAY_MAX} of these emails can be sent in 24 hours; try again tomorrow"
+    return [wrong("email", "quota", message)]
 
 
 def check_one_more_invite(sent: int) -> list[Violation]:

@@ -6,7 +6,14 @@ from typing import Any
 from control.boundary import identity
 from control.workflows.access import mail
 from handlers import instants
-from handlers.access import account_letters, orgs, recovery_codes, second_factor, views
+from handlers.access import (
+    account_letters,
+    email_changes,
+    orgs,
+    recovery_codes,
+    second_factor,
+    views,
+)
 from handlers.access import sessions as session_handlers
 from handlers.calls import CallerCall, SessionCall
 from specserver import Forbidden, Reply
@@ -42,6 +49,20 @@ def change_password(call: SessionCall) -> Reply:
     mail.tell(call.db, call.services.sealer, account_letters.password_changed(call, user))
     call.audit(target=user.id, detail={"sessions_revoked": revoked})
     return Reply.no_content()
+
+
+def change_email(call: SessionCall, body: Body) -> Reply:
+    _require_password(call)
+    email_changes.ask(call, body["email"])
+    call.audit(target=call.caller.user.id)
+    valid_for_s = call.services.settings.email_change_ttl_s
+    return Reply.accepted({"email": body["email"].lower(), "valid_for_s": valid_for_s})
+
+
+def confirm_email(call: SessionCall, body: Body) -> Body:
+    changed = email_changes.confirm(call, body["email_token"])
+    call.audit(target=call.caller.user.id, detail=changed)
+    return views.user(call.caller.user)
 
 
 def enrol_totp(call: SessionCall, body: Body) -> Reply:

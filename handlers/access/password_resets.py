@@ -41,6 +41,7 @@ def complete(call: Call, body: Body) -> Reply:
 def _close(call: Call, user: User, token: AccountToken) -> int:
     """Whoever came in by the former password is out; how many sessions that were."""
     token.use(call.now)
+    user.verify(user.email, user.email_verified_at or call.now)
     call.db.flush()
     account_tokens.revoke_pending(call.db, user.id, PASSWORD_RESET, call.now)
     return sessions.revoke_all(call.db, user.id, call.now)

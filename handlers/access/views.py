@@ -23,6 +23,7 @@ def user(record: User) -> Json:
         "email": record.email,
         "name": record.name,
         "totp_enabled": record.totp_confirmed_at is not None,
+        "email_verified_at": timestamp_or_none(record.email_verified_at),
         "created_at": timestamp(record.created_at),
     }
 

@@ -18,7 +18,11 @@ KINDS: Final = (PASSWORD_RESET, EMAIL_CHANGE)
 
 class AccountToken(Record):
     __tablename__ = "account_tokens"
-    __table_args__ = (one_of("kind", KINDS), Index(None, "user_id", "kind", "id"))
+    __table_args__ = (
+        one_of("kind", KINDS),
+        Index(None, "user_id", "kind", "id"),
+        Index(None, "email"),
+    )
 
     id: Mapped[str] = mapped_column(primary_key=True)
     user_id: Mapped[str] = mapped_column(ForeignKey("users.id"))
@@ -76,6 +80,13 @@ def count_since(db: Session, user_id: str, kind: str, since: datetime) -> int:
     """Those sent since, whatever became of them."""
     rows = select(func.count()).select_from(AccountToken)
     rows = rows.where(AccountToken.user_id == user_id, AccountToken.kind == kind)
+    return db.scalars(rows.where(AccountToken.created_at >= since)).one()
+
+
+def count_to(db: Session, email: str, kind: str, since: datetime) -> int:
+    """Those sent to this address since, for whichever accounts."""
+    rows = select(func.count()).select_from(AccountToken)
+    rows = rows.where(AccountToken.email == email.lower(), AccountToken.kind == kind)
     return db.scalars(rows.where(AccountToken.created_at >= since)).one()
 
 

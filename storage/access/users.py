@@ -20,6 +20,12 @@ class User(Record):
     totp_secret_sealed: Mapped[bytes | None]
     totp_confirmed_at: Mapped[datetime | None]
     totp_last_step: Mapped[int | None]
+    # That mail to `email` reaches them; None: nobody has shown it yet.
+    email_verified_at: Mapped[datetime | None]
+
+    def verify(self, email: str, at: datetime) -> None:
+        """Give them this address, or let them keep it: mail to it reaches them."""
+        self.email, self.email_verified_at = email, at
 
 
 def create(db: Session, *, email: str, name: str, password_hash: str | None = None) -> User:

@@ -2,9 +2,14 @@
 
 from typing import Any
 
+import pytest
+
 from contract_tests.api import letters
 from contract_tests.api.harness import PASSWORD, House
 from contract_tests.api.rows import is_problem
+from control.boundary import passwords
+from control.boundary.windows import LibraryMeter, LocalWindows
+from control.policy.passwords import check_choice
 
 STRONG = "staple-of-nine-oaks"
 COMMON = "password1234"
@@ -72,3 +77,35 @@ def test_a_password_from_a_breach_is_refused_wherever_it_is_chosen(house: House)
         (error,) = answer.json()["errors"]
         assert (error["pointer"], error["keyword"]) == (pointer, "breached")
         assert "breaches of other services" in error["message"]
+
+
+@pytest.mark.parametrize("kind", ["invite", "reset"])
+def test_a_token_is_taken_ten_times_in_a_quarter_of_an_hour(
+    house: House, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From all addresses together: each password that is refused has been looked at."""
+    if kind == "invite":
+        token = letters.invite(house, house.tenant(plan="team"), "slow@example.com")
+        path, body = "/v1/users", {"invite_token": token, "name": "Slow"}
+    else:
+        token = letters.reset(house, house.person().email)
+        path, body = "/v1/password-resets/actions/complete", {"reset_token": token}
+    monkeypatch.setattr(house.services.limiter, "_meter", LibraryMeter(LocalWindows()))
+    looked_at: list[str] = []
+
+    def noted(password: str, *more: Any) -> Any:
+        looked_at.append(password)
+        return check_choice(password, *more)
+
+    monkeypatch.setattr(passwords, "check_choice", noted)
+    asked = [
+        ("POST", path, None, {"json": {**body, "password": COMMON}, "address": f"2001:db8:{n}::1"})
+        for n in range(20)
+    ]
+    answers = house.together(*asked)
+    assert sorted(one.status_code for one in answers) == [422] * 10 + [429] * 10
+    assert len(looked_at) == 10
+    body["password"] = STRONG
+    refused = house.post(path, json=body, address="2001:db8:ffff::1")
+    is_problem(refused, 429, "account_rate_limited")
+    assert "this token" in refused.json()["detail"]

@@ -229,6 +229,7 @@ def test_whatever_takes_a_code_or_a_password_is_counted() -> None:
         "sessions.create password",
         "sessions.create totp_code",
         "sessions.step_up code",
+        "me.change_email password",
         "me.change_password current_password",
         "me.enrol_totp password",
         "me.confirm_totp code",

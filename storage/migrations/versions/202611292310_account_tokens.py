@@ -31,6 +31,7 @@ def upgrade() -> None:
     op.create_index(
         op.f("ix_account_tokens_user_id_kind_id"), "account_tokens", ["user_id", "kind", "id"]
     )
+    op.create_index(op.f("ix_account_tokens_email"), "account_tokens", ["email"])
 
 
 def downgrade() -> None:
