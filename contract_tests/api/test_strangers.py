@@ -21,7 +21,14 @@ from control.boundary import identity
 from specserver import Operation
 from storage.instances.samples import Sample
 
-PUBLIC = {"system.health", "system.description", "sessions.create", "users.create"}
+PUBLIC = {
+    "system.health",
+    "system.description",
+    "password_resets.complete",
+    "password_resets.create",
+    "sessions.create",
+    "users.create",
+}
 SECURED = [one for one in OPERATIONS if one.security]
 IN_ORG = [one for one in OPERATIONS if "{org_id}" in one.path]
 NESTED = [one for one in OPERATIONS if nested(one)]
