@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # these modules name Services themselves
+    from control.boundary.breaches import BreachedPasswords
     from control.boundary.rates import Limiter
     from control.cells.client import Cells
     from control.cells.signing import Signer
@@ -26,3 +27,4 @@ class Services:
     cells: Cells
     resolver: Resolver
     mailer: Mailer
+    breaches: BreachedPasswords

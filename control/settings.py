@@ -52,6 +52,8 @@ class ControlSettings:
     mfa_ttl_s: int = 900
     invite_ttl_s: int = 604_800
     approval_ttl_s: int = 604_800
+    password_reset_ttl_s: int = 3_600
+    email_change_ttl_s: int = 86_400
     reveal_ttl_s: int = 60
     replay_ttl_s: int = 86_400
     stream_ttl_s: float = 3_600

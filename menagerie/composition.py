@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from control.boundary import check_document, make_boundary
+from control.boundary.breaches import BreachedPasswords
 from control.boundary.rates import make_limiter
 from control.cells.http_cells import HttpCells
 from control.cells.signing import Signer
@@ -50,6 +51,8 @@ def build_services(settings: Settings) -> Services:
         mfa_ttl_s=settings.mfa_ttl_s,
         invite_ttl_s=settings.invite_ttl_s,
         approval_ttl_s=settings.approval_ttl_s,
+        password_reset_ttl_s=settings.password_reset_ttl_s,
+        email_change_ttl_s=settings.email_change_ttl_s,
         reveal_ttl_s=settings.reveal_ttl_s,
         replay_ttl_s=settings.replay_ttl_s,
         stream_ttl_s=settings.stream_ttl_s,
@@ -77,6 +80,9 @@ def build_services(settings: Settings) -> Services:
         cells=HttpCells(signer),
         resolver=DnsResolver(settings.dns_servers),
         mailer=mailer_of(settings.mail_url, settings.mail_sender, folder_in(settings.root)),
+        breaches=BreachedPasswords(
+            Path(settings.breached_passwords_file) if settings.breached_passwords_file else None
+        ),
     )
 
 

@@ -25,7 +25,15 @@ from menagerie.errors import SettingsError
 from menagerie.refusals import unusable
 from menagerie.settings import Settings
 from storage import identifiers
-from storage.access import api_keys, memberships, organizations, projects, sessions, users
+from storage.access import (
+    api_keys,
+    memberships,
+    organizations,
+    projects,
+    recovery_codes,
+    sessions,
+    users,
+)
 from storage.database import now
 from storage.errors import StateConflict
 
@@ -146,6 +154,7 @@ def _forget_second_factor(db: Session, user: users.User) -> None:
     if user.totp_secret_sealed is None:
         return
     user.totp_secret_sealed = user.totp_confirmed_at = user.totp_last_step = None
+    recovery_codes.forget(db, user.id)
     sessions.forget_second_factor(db, user.id)
     _LOG.warning("removed the owner's authenticator app; enroll another one")
 

@@ -12,7 +12,7 @@ from gateway.log_lines import escape, write_standard_logging
 
 # API keys, session tokens, bearer and basic credentials, and one-time tokens in paths.
 _SECRETS = re.compile(
-    r"\b(mk_live_|ms_|mi_)[0-9A-Za-z]{8,}"
+    r"\b(mk_live_|ms_|mi_|mp_|mv_)[0-9A-Za-z]{8,}"
     r"|(?<=Bearer )[^\s\"']+|(?<=Basic )[^\s\"']+"
     r"|(?<=/reveal/)[^\s\"'/?]+|(?<=/rotate/)[^\s\"'/?]+|(?<=/logs/)[^\s\"'/?]{60,}"
     # A token however it is encoded, and not the id of an invite.

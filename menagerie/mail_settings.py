@@ -1,11 +1,12 @@
 """Where mail goes, who it is from, and how long what it asks for can be answered."""
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import Field, field_validator
 
 from menagerie import setting_values
+from menagerie.account_settings import AccountSettings
 
 
-class MailSettings(BaseModel):
+class MailSettings(AccountSettings):
     invite_ttl_s: int = Field(
         604_800, ge=60, le=365 * 86_400, description="how long an invite can be accepted"
     )

@@ -1,5 +1,6 @@
 """Every record in one place, so that the metadata is whole before anything reads it."""
 
+from storage.access.account_tokens import AccountToken
 from storage.access.api_keys import ApiKey
 from storage.access.baa_signatures import BaaSignature
 from storage.access.budgets import BudgetNotice
@@ -9,6 +10,7 @@ from storage.access.key_leaks import KeyLeak
 from storage.access.memberships import Membership
 from storage.access.organizations import Organization
 from storage.access.projects import Project
+from storage.access.recovery_codes import RecoveryCode
 from storage.access.sessions import UserSession
 from storage.access.teams import Team, TeamMember
 from storage.access.users import User
@@ -40,6 +42,7 @@ from storage.roles.support_grants import SupportGrant
 from storage.work import Work
 
 __all__ = [
+    "AccountToken",
     "Alert",
     "ApiKey",
     "Approval",
@@ -69,6 +72,7 @@ __all__ = [
     "ProjectMember",
     "RateWindow",
     "Record",
+    "RecoveryCode",
     "RecoveryWindow",
     "Replay",
     "Restore",

@@ -35,7 +35,9 @@ def login(
     totp_code: Annotated[
         str | None,
         typer.Option(
-            "--totp-code", help="A code of the authenticator app; it works once.", metavar="CODE"
+            "--totp-code",
+            help="A code of the authenticator app, or a recovery code; it works once.",
+            metavar="CODE",
         ),
     ] = None,
     step_up: Annotated[

@@ -20,6 +20,7 @@ from contract_tests.workflows.fake_cell import FakeCell, FakeCells
 from contract_tests.workflows.known import WORK
 from contract_tests.workflows.letters import Letters
 from control.boundary import identity
+from control.boundary.breaches import BreachedPasswords
 from control.boundary.rates import make_limiter
 from control.cells.signing import Signer
 from control.sealing import Sealer
@@ -100,6 +101,7 @@ class House:
             cells=FakeCells(self.cell),
             resolver=DnsResolver([self.names.address]),
             mailer=self.letters,
+            breaches=BreachedPasswords(),
         )
         self.app = build_app(_settings(directory), self.services, document=document())
         self.oracle = oracle or Oracle()

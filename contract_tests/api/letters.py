@@ -1,8 +1,8 @@
-"""Invites, and the tokens in their letters."""
+"""Letters, and the tokens in them."""
 
 import re
 
-from contract_tests.api.harness import House, Tenant
+from contract_tests.api.harness import PASSWORD, House, Person, Tenant
 
 
 def invite(house: House, tenant: Tenant, email: str, role: str = "member") -> str:
@@ -10,6 +10,26 @@ def invite(house: House, tenant: Tenant, email: str, role: str = "member") -> st
     made = house.post(f"{tenant.path}/invites", tenant.key, json={"email": email, "role": role})
     assert made.status_code == 201, made.text
     return token_of_last(house)
+
+
+def reset(house: House, email: str) -> str:
+    """The token of a new letter by which the password of this account can be reset."""
+    assert house.post("/v1/password-resets", json={"email": email}).status_code == 202
+    house.settle()
+    found = re.search(r"reset-token (mp_\w+)", house.letters.last.text)
+    assert found is not None
+    return found.group(1)
+
+
+def email_change(house: House, person: Person, email: str) -> str:
+    """The token of a new letter by which the person gets this address."""
+    body = {"email": email, "password": PASSWORD}
+    answer = house.post("/v1/me/email", person.session, json=body)
+    assert answer.status_code == 202, answer.text
+    house.settle()
+    found = re.search(r"email-token (mv_\w+)", house.letters.last.text)
+    assert found is not None
+    return found.group(1)
 
 
 def token_of_last(house: House) -> str:

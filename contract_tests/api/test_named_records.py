@@ -32,6 +32,8 @@ NO_RECORDS = {
     ("queues.archive_messages", "message_ids"): "numbers within the queue of the path",
     ("enterprise.attach", "org_id"): "needs a session: tried in access/test_enterprise.py",
     ("users.create", "invite_token"): "a secret, which alone says what it is good for",
+    ("me.confirm_email", "email_token"): "a secret, which alone says what it is good for",
+    ("password_resets.complete", "reset_token"): "a secret, which alone says what it is good for",
 }
 _ID = re.compile(r"\^\(?[a-z]+_")
 BY_ID = {one.id: one for one in OPERATIONS}

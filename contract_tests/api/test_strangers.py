@@ -24,6 +24,8 @@ from storage.instances.samples import Sample
 PUBLIC = {
     "system.health",
     "system.description",
+    "password_resets.complete",
+    "password_resets.create",
     "sessions.create",
     "users.create",
     "leak_reports.create",

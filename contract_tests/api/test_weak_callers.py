@@ -25,6 +25,7 @@ ASSURED = {
     "migrations.create": "second_factor",
     "migrations.cutover": "second_factor",
     "migrations.source_url": "second_factor",
+    "orgs.update": "second_factor",
     "team_members.set": "second_factor",
     "predefined_roles.reset": "second_factor",
     "predefined_roles.update": "second_factor",
@@ -45,6 +46,7 @@ ASSURED = {
     "invites.create": "step_up",
     "members.remove": "step_up",
     "members.update": "step_up",
+    "me.change_email": "step_up",
     "me.change_password": "step_up",
     "queues.delete": "step_up",
     "queues.permit": "step_up",
@@ -52,6 +54,7 @@ ASSURED = {
     "compliance.sign_baa": "mfa",
     "enterprise.attach": "mfa",
     "me.remove_totp": "mfa",
+    "me.renew_recovery_codes": "mfa",
     "network.replace": "mfa",
     "orgs.close": "mfa",
 }

@@ -16,6 +16,7 @@ from contract_tests import written
 from contract_tests.boundary.document import document
 from contract_tests.name_server import NOBODY
 from control.boundary import identity, make_boundary
+from control.boundary.breaches import BreachedPasswords
 from control.boundary.rates import Limiter, make_limiter
 from control.cells.signing import Signer
 from control.sealing import Sealer
@@ -63,6 +64,7 @@ class SmallApi:
             cells=cast("Any", None),
             resolver=DnsResolver([NOBODY]),
             mailer=cast("Any", None),
+            breaches=BreachedPasswords(),
         )
         self.boundary = make_boundary(self.services)
         # The test of the rules holds the document to OpenAPI, once and not for each of these.

@@ -1,6 +1,6 @@
 """Which of a caller's means falls short is told, and what would be enough."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -15,6 +15,7 @@ from storage.access.organizations import Organization
 from storage.access.scopes import RecordPlace
 
 ENROLLED_AT = datetime(2026, 1, 1, tzinfo=UTC)
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
 EITHER = frozenset({"api_key", "session"})
 MFA = (
     "mfa_required",
@@ -45,12 +46,16 @@ def caller(
 ) -> Caller:
     user = SimpleNamespace(totp_confirmed_at=ENROLLED_AT if enrolled else None)
     rights = Rights(frozenset(held), {"team_1": frozenset(in_team)})
-    told = {"kind": kind, "role": role, "rights": rights, "mfa": mfa, "user": user}
-    return cast("Caller", SimpleNamespace(**told, support_grants=support_grants))
+    proof = SimpleNamespace(created_at=NOW)
+    key, session = (proof, None) if kind == "api_key" else (None, proof)
+    proofs = {"key": key, "session": session, "support_grants": support_grants}
+    values = {"kind": kind, "role": role, "rights": rights, "mfa": mfa, "user": user}
+    return cast("Caller", SimpleNamespace(**values, **proofs))
 
 
-def org(*, require_mfa: bool) -> Organization:
-    return cast("Organization", SimpleNamespace(require_mfa=require_mfa))
+def org(**asked: Any) -> Organization:
+    nothing = {"require_mfa": False, "session_max_age_s": None, "api_key_max_age_s": None}
+    return cast("Organization", SimpleNamespace(**{**nothing, **asked}))
 
 
 @pytest.mark.parametrize(
@@ -103,7 +108,7 @@ def org(*, require_mfa: bool) -> Organization:
 )
 def test_what_falls_short_is_told(asked: Rule, who: Caller, code: str, detail: str) -> None:
     with pytest.raises(Forbidden) as refused:
-        authorize(asked, who, org(require_mfa=False))
+        authorize(asked, who, org(require_mfa=False), NOW)
     assert (refused.value.code, refused.value.detail) == (code, detail)
 
 
@@ -126,25 +131,58 @@ def test_what_falls_short_is_told(asked: Rule, who: Caller, code: str, detail: s
     ],
 )
 def test_who_may(asked: Rule, who: Caller) -> None:
-    authorize(asked, who, org(require_mfa=False))
-    authorize(asked, who, None)
+    authorize(asked, who, org(require_mfa=False), NOW)
+    authorize(asked, who, None, NOW)
 
 
 def test_an_organization_may_ask_everybody_for_the_second_factor() -> None:
     for assurance in ("step_up", "second_factor"):
         with pytest.raises(Forbidden) as refused:
-            authorize(rule(assurance=assurance), caller(), org(require_mfa=True))
+            authorize(rule(assurance=assurance), caller(), org(require_mfa=True), NOW)
         assert refused.value.code == "mfa_required"
-        authorize(rule(assurance=assurance), caller(mfa=True), org(require_mfa=True))
-    authorize(rule(), caller(), org(require_mfa=True))
-    authorize(rule(assurance="step_up"), caller("api_key"), org(require_mfa=True))
+        authorize(rule(assurance=assurance), caller(mfa=True), org(require_mfa=True), NOW)
+    authorize(rule(), caller(), org(require_mfa=True), NOW)
+    authorize(rule(assurance="step_up"), caller("api_key"), org(require_mfa=True), NOW)
+
+
+@pytest.mark.parametrize(
+    ("kind", "limit", "code", "detail"),
+    [
+        (
+            "session",
+            "session_max_age_s",
+            "session_too_old",
+            "sessions act in this organization for 3600 s; sign in again",
+        ),
+        (
+            "api_key",
+            "api_key_max_age_s",
+            "api_key_too_old",
+            "API keys act in this organization for 3600 s; create another",
+        ),
+    ],
+)
+def test_an_organization_may_ask_for_a_new_session_or_key(
+    kind: str, limit: str, code: str, detail: str
+) -> None:
+    """Before all else: whoever lacks a permission besides is told of it after signing in again."""
+    asked, who = org(**{limit: 3600}), caller(kind)
+    authorize(rule(), who, asked, NOW + timedelta(seconds=3599))
+    for wanted in (rule(), rule(permission="org:close"), rule(assurance="mfa")):
+        with pytest.raises(Forbidden) as refused:
+            authorize(wanted, who, asked, NOW + timedelta(seconds=3600))
+        assert (refused.value.code, refused.value.detail) == (code, detail)
+    # What is asked of the one is not of the other, nor where the path names no organization.
+    other = caller("api_key" if kind == "session" else "session")
+    authorize(rule(), other, asked, NOW + timedelta(days=365))
+    authorize(rule(), who, None, NOW + timedelta(days=365))
 
 
 def test_support_comes_in_by_a_second_factor_only() -> None:
     with pytest.raises(Forbidden) as refused:
-        authorize(rule(), caller(support_grants=("sg_1",)), org(require_mfa=False))
+        authorize(rule(), caller(support_grants=("sg_1",)), org(), NOW)
     assert refused.value.code == "mfa_required"
-    authorize(rule(), caller(support_grants=("sg_1",), mfa=True), org(require_mfa=False))
+    authorize(rule(), caller(support_grants=("sg_1",), mfa=True), org(), NOW)
 
 
 def test_a_record_of_a_team_is_not_there_for_those_who_may_not_see_it() -> None:

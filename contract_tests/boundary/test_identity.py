@@ -16,12 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from control.boundary import identity, passwords
+from control.boundary.breaches import BreachedPasswords
 from control.boundary.callers import Caller
 from control.boundary.identity import Token
 from control.cells.signing import Signer
 from control.sealing import Sealer, SealError
+from control.services import Services
 from specserver import Exchange
-from storage.database import Database
 
 AT = datetime(2026, 1, 1, 12, 0, 10, tzinfo=UTC)
 
@@ -161,7 +162,9 @@ def test_a_request_is_signed_with_cell_path_query_body_time_and_nonce() -> None:
 
 def test_a_new_password_beside_a_wrong_one_is_not_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes 20 ms of a CPU, and nothing would come of it."""
-    user = SimpleNamespace(password_hash=identity.hash_password("correct horse"))
+    stored = identity.hash_password("correct horse")
+    user = SimpleNamespace(password_hash=stored, email="ada@example.com", name="Ada")
+    services = cast("Services", SimpleNamespace(breaches=BreachedPasswords()))
     caller = cast("Caller", SimpleNamespace(user=user))
     hashed: list[str] = []
 
@@ -171,7 +174,7 @@ def test_a_new_password_beside_a_wrong_one_is_not_hashed(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(identity, "hash_password", hashing)
     for sent, right in (("wrong horse", False), ("correct horse", True)):
-        body = {"password": sent, "new_password": "staple of oaks"}
+        body = {"password": sent, "new_password": "staple of nine oaks"}
         exchange = cast("Exchange", SimpleNamespace(arguments={"body": body}, state={}))
-        assert passwords.prove(exchange, "password", caller, cast("Database", None)) is right
-        assert hashed == ["staple of oaks"] * right
+        assert passwords.prove(exchange, "password", caller, services) is right
+        assert hashed == ["staple of nine oaks"] * right

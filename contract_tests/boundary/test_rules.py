@@ -78,6 +78,10 @@ RATES = "default, unauthenticated, authentication, reveal"
             "x-code needs x-rate-limit: authentication, or its guesses go uncounted",
         ),
         (
+            {"token": "token"},
+            "x-token needs x-rate-limit: authentication, or its guesses go uncounted",
+        ),
+        (
             {"events": ["thing.gone.v1", "thing.changed.v1"]},
             "x-events names what webhooks does not describe: thing.changed.v1, thing.gone.v1",
         ),

@@ -13,7 +13,8 @@ from contract_tests.clients.stand_in import ControlPlane, openapi
 DOCUMENT = Document(openapi())
 # By what a person would say of it; the document's own list is held against this one.
 TAKES_AWAY = re.compile(
-    r"\.(cancel|close|cutover|delete|drop|erase|purge|remove|revoke|restore|load)"
+    r"\.(cancel|close|cutover|delete|drop|erase|purge|remove|revoke|restore|load"
+    r"|disable)"
 )
 ASKING = [one for one in DOCUMENT.operations.values() if one.loss]
 # Each undone by doing something ordinary, as the document says beside it.

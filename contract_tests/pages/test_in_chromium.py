@@ -197,7 +197,7 @@ def test_a_newcomer_walks_from_the_letter_to_a_code(visitor: Visitor) -> None:
     visitor.sees("code", "Enter a code")
     visitor.enter(code="000")
     visitor.press("Continue")
-    visitor.sees("code-wrong", "Enter a code", error="Must be the six digits")
+    visitor.sees("code-wrong", "Enter a code", error="Must be six digits")
     visitor.enter(code=second_factor.code(visitor.house, totp, 1))
     visitor.press("Continue")
     visitor.sees("account", "Your account")

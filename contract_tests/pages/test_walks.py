@@ -183,7 +183,7 @@ def test_the_second_factor_is_set_up_asked_for_and_removed(house: House, browser
     assert (page.path, page.title) == ("/account/code", "Enter a code")
     assert browser.get(page.links["Continue without a code"]).path == START
     assert browser.send(page, "Continue", code="12").errors()["code"] == (
-        "Must be the six digits that the authenticator app shows."
+        "Must be six digits, or a recovery code such as 4v8k-2m9x-hq3t-7wcn."
     )
     used = browser.send(page, "Continue", code=code)
     assert used.errors()["code"].startswith("This code is wrong or has already been used.")

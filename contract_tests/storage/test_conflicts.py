@@ -9,6 +9,7 @@ OUR_OWN = {
     "ix_backups_instance_id_slot": "whoever comes second leaves the slot to the first",
     "ix_domains_verified_hostname": "the workflow that verifies one looks, and tells the domain",
     "ix_spans_open": "the database ends the one before it begins another",
+    "uq_account_tokens_token_hash": "256 random bits",
     "uq_api_keys_token_hash": "256 random bits",
     "uq_instances_host": "made of a new id",
     "uq_invites_token_hash": "256 random bits",

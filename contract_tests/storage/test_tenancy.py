@@ -20,6 +20,8 @@ NOBODYS = {
     "RateWindow": "counts requests of whoever is not known yet",
     "Replay": "its key names whose it is, an address before sign-in",
     "User": "a person, who may belong to many organizations",
+    "AccountToken": "a person's",
+    "RecoveryCode": "a person's",
     "UserSession": "a person's",
     "Work": "its arguments name the organization, and workers do all of it",
 }

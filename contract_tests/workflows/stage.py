@@ -11,6 +11,7 @@ from contract_tests.name_server import NOBODY
 from contract_tests.workflows.fake_cell import FakeCell, FakeCells
 from contract_tests.workflows.known import WORK
 from contract_tests.workflows.letters import Letters
+from control.boundary.breaches import BreachedPasswords
 from control.cells.signing import Signer
 from control.sealing import Sealer
 from control.services import Services
@@ -143,6 +144,7 @@ def make_services(database: Database, cell: FakeCell) -> Services:
         cells=FakeCells(cell),
         resolver=DnsResolver([NOBODY]),
         mailer=Letters(),
+        breaches=BreachedPasswords(),
     )
 
 

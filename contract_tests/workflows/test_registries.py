@@ -18,11 +18,13 @@ from contract_tests.workflows.data import migrating, stored
 from contract_tests.workflows.stage import LEASE_S, Killed, Stage
 from contract_tests.workflows.test_three_ways import CASES
 from control.mail import Letter
+from control.workflows.access import password_resets
 from control.workflows.instances.resuming import bring_back
 from control.workflows.instances.starting import start
 from control.workflows.network.dns import DnsResolver
 from control.workflows.network.domains import verify_domain
 from specserver import Document
+from storage.access import users
 from storage.access.teams import Team
 from storage.catalogue import cells
 from storage.columns import EPOCH
@@ -116,6 +118,13 @@ def of_a_spent_budget(stage: Stage) -> None:
     by_itself("budgets.watch")(stage)
 
 
+def of_a_lost_password(stage: Stage) -> None:
+    email = f"{new('').lower()}@example.com"
+    with stage.database.write() as db:
+        users.create(db, email=email, name="Forgetful")
+        password_resets.ask(db, stage.services.sealer, email, {"request_id": "r", "ip": "::1"})
+
+
 def with_a_second_store(then: Callable[[Stage], None]) -> Callable[[Stage], None]:
     """Without one, a cell is told nothing of copies."""
 
@@ -151,6 +160,7 @@ OTHERS: Final[dict[str, Callable[[Stage], None]]] = {
     "migrations.cancel": of_a_migration("migrations.cancel"),
     "migrations.cutover": of_a_migration("migrations.cutover"),
     "migrations.watch": of_a_migration("migrations.watch"),
+    "password_resets.send": of_a_lost_password,
     "metering": by_itself("metering", cell_id="cell_fake"),
     "reconcile": by_itself("reconcile", cell_id="cell_fake"),
 }

@@ -7,6 +7,8 @@ that they share with the owner, which accounts are used there.
 
 Codes: one count for each user, as whoever guesses at them knows the password and can be anywhere.
 
+Tokens of letters: one count for each, as each is good for as many passwords as are refused.
+
 A live session is counted by itself, and guesses nothing of its user's: at passwords any, at codes
 one that has passed the second factor, which the password alone does not give.
 """
@@ -42,6 +44,8 @@ def charge(
 ) -> None:
     """Raises TooManyRequests once enough was guessed. To be called outside of any transaction."""
     body = exchange.arguments.get("body") or {}
+    if rule.token in body:
+        _charge_token(exchange, str(body[rule.token]), services)
     with_password = rule.password in body
     with_code = rule.code in body
     if not (with_password or with_code):
@@ -54,19 +58,29 @@ def charge(
         attempt.charge_code()
 
 
+def _charge_token(exchange: Exchange, token: str, services: Services) -> None:
+    verdict = services.limiter.charge("account", f"token:{identity.token_sha256(token)}")
+    if verdict is not None and not verdict.allowed:
+        exchange.state[VERDICT] = verdict
+        raise TooManyRequests(
+            f"too many attempts with this token; wait {verdict.retry_after_s} s",
+            code="account_rate_limited",
+        )
+
+
 class _Attempt:
     def __init__(
         self, exchange: Exchange, rule: Rule, caller: Caller | None, ip: str, services: Services
     ) -> None:
         self._exchange, self._rule, self._caller, self._ip = exchange, rule, caller, ip
-        self._services, self._database = services, services.database
+        self._services = services
         self._guesser = _guesser(exchange, caller, ip, services.database)
 
     def is_password_right(self) -> bool:
         member = self._rule.password
         if member is None:
             return True
-        return passwords.prove(self._exchange, member, self._caller, self._database)
+        return passwords.prove(self._exchange, member, self._caller, self._services)
 
     def charge_password(self) -> None:
         guesser = self._guesser

@@ -1,9 +1,11 @@
 """May they: a caller against the rule of an operation, and against a record of its path."""
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from control.boundary.callers import NOT_FOUND, Caller
+from control.policy.org_policy import is_too_old
 from control.policy.rights import Located
 from specserver import Forbidden, NotFound
 from storage.access.organizations import Organization
@@ -15,8 +17,10 @@ UNGRANTED: Final = frozenset({"none", "self"})
 """What x-authorize says in place of a permission."""
 
 
-def authorize(rule: "Rule", caller: Caller, org: Organization | None) -> None:
+def authorize(rule: "Rule", caller: Caller, org: Organization | None, now: datetime) -> None:
     """Raises Forbidden with a code that says which of the caller's means falls short."""
+    if org is not None:
+        _hold_to_policy(caller, org, now)
     if caller.kind == "api_key" and (rule.session_only or "api_key" not in rule.accepts):
         raise Forbidden("this needs a user session, not an API key", code="session_required")
     if caller.kind not in rule.accepts:
@@ -27,6 +31,21 @@ def authorize(rule: "Rule", caller: Caller, org: Organization | None) -> None:
         raise Forbidden("this needs an owner of the organization", code="owner_required")
     if not caller.mfa and _needs_mfa(rule.assurance, caller, org):
         raise mfa_required()
+
+
+def _hold_to_policy(caller: Caller, org: Organization, now: datetime) -> None:
+    """What the organization asks of those who act in it holds from the next request on."""
+    session, key = caller.session, caller.key
+    if session is not None and is_too_old(session.created_at, org.session_max_age_s, now):
+        raise Forbidden(
+            f"sessions act in this organization for {org.session_max_age_s} s; sign in again",
+            code="session_too_old",
+        )
+    if key is not None and is_too_old(key.created_at, org.api_key_max_age_s, now):
+        raise Forbidden(
+            f"API keys act in this organization for {org.api_key_max_age_s} s; create another",
+            code="api_key_too_old",
+        )
 
 
 def _needs_mfa(assurance: str, caller: Caller, org: Organization | None) -> bool:

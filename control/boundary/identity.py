@@ -17,9 +17,19 @@ from argon2.exceptions import InvalidHashError, VerificationError
 API_KEY_PREFIX = "mk_live_"
 SESSION_PREFIX = "ms_"
 INVITE_PREFIX = "mi_"
+RESET_PREFIX = "mp_"
+EMAIL_PREFIX = "mv_"
+TOTP_DIGITS = 6
 TOTP_STEP_S = 30
 # A clock one step off on either side is common on phones.
 TOTP_STEPS_EITHER_SIDE = 1
+
+RECOVERY_CODES: Final = 10
+_RECOVERY_LETTERS: Final = "0123456789abcdefghjkmnpqrstvwxyz"
+"""Of Crockford's base 32: without those that are read as others."""
+_RECOVERY_GROUPS: Final = 4
+_RECOVERY_GROUP: Final = 4
+_MISREAD: Final = str.maketrans({"o": "0", "i": "1", "l": "1", "-": ""})
 
 _SHOWN = 12
 _RANDOM_BITS = 256
@@ -54,6 +64,16 @@ def new_session_token() -> Token:
 def new_invite_token() -> Token:
     """Good once, for whoever has it: it is no bearer token."""
     return _new_token(INVITE_PREFIX)
+
+
+def new_password_reset_token() -> Token:
+    """As that of an invite."""
+    return _new_token(RESET_PREFIX)
+
+
+def new_email_token() -> Token:
+    """As that of an invite."""
+    return _new_token(EMAIL_PREFIX)
 
 
 def token_sha256(secret: str) -> str:
@@ -124,6 +144,24 @@ def new_totp_secret() -> str:
 def totp_uri(secret: str, email: str, issuer: str = "Menagerie") -> str:
     """What an authenticator app reads from a QR code."""
     return pyotp.TOTP(secret).provisioning_uri(name=email, issuer_name=issuer)
+
+
+def new_recovery_code() -> str:
+    """80 random bits, in groups as people write them down: no hash of it can be reversed."""
+    return "-".join(
+        "".join(secrets.choice(_RECOVERY_LETTERS) for _ in range(_RECOVERY_GROUP))
+        for _ in range(_RECOVERY_GROUPS)
+    )
+
+
+def is_recovery_code(code: str) -> bool:
+    """Whether it is one, right or wrong, and not the six digits of an app."""
+    return len(code) > TOTP_DIGITS
+
+
+def recovery_code_sha256(user_id: str, code: str) -> str:
+    """Hex, as stored: of the code however it was typed, and of one user."""
+    return token_sha256(f"{user_id}:{code.lower().translate(_MISREAD)}")
 
 
 def verify_totp(secret: str, code: str, at: datetime, last_step: int | None = None) -> int | None:

@@ -179,8 +179,8 @@ class RequestPipeline:
             admission = self._admit(db, context, self._admission_cache)
         self._prepare(context, admission)
         key = self._replay_key(context, admission)
-        member, database = context.rule.password, self._services.database
-        if member and not passwords.prove(context.exchange, member, admission.caller, database):
+        member, services = context.rule.password, self._services
+        if member and not passwords.prove(context.exchange, member, admission.caller, services):
             return self._refuse(context, key)
         try:
             return self._write_once(context, key)
@@ -304,7 +304,7 @@ class RequestPipeline:
         if context.rule.in_org and admission.org is None:
             raise NotFound(callers.NOT_FOUND)
         if admission.caller is not None:
-            authorize(context.rule, admission.caller, admission.org)
+            authorize(context.rule, admission.caller, admission.org, admission.at)
         return admission
 
     def _prepare(self, context: RequestContext, admission: Admission) -> None:

@@ -59,6 +59,8 @@ class Rule:
     """The member of the body that is a password; it is verified before the transaction."""
     code: str | None = None
     """The member of the body that is a one-time code; how often it may be guessed is limited."""
+    token: str | None = None
+    """The member of the body that is a token of a letter; how often one is sent is limited."""
     secret: frozenset[str] = frozenset()
     """Members of the body and of the answer that are written to no audit log and no event."""
     subjects: tuple[Subject, ...] = ()
@@ -113,6 +115,7 @@ def rule_of(operation: Operation) -> Rule:
         outside=document.get("x-done-by") is not None,
         password=document.get("x-password"),
         code=document.get("x-code"),
+        token=document.get("x-token"),
         secret=secret_members.names_of(document) | secret_members.answered_by(document),
         subjects=subjects.subjects_of(operation.path, method, document),
     )
@@ -157,7 +160,7 @@ def _faults(
     if extensions.get("x-rate-limit") not in RATES:
         yield f"x-rate-limit is {extensions.get('x-rate-limit')!r}, not one of {', '.join(RATES)}"
     elif extensions.get("x-rate-limit") != "authentication":
-        for guessed in ("x-password", "x-code"):
+        for guessed in ("x-password", "x-code", "x-token"):
             if guessed in extensions:
                 yield f"{guessed} needs x-rate-limit: authentication, or its guesses go uncounted"
     if extensions.get("x-done-by") not in _DOERS:

@@ -1,6 +1,7 @@
 """The letters there are, as plain text."""
 
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Any, Self
 
 
@@ -82,6 +83,101 @@ is unsuspended, so replace it:
 3. Look at what was done with it: menagerie audit list --actor-id {key_id}
 """,
     )
+
+
+def password_reset(*, to: str, token: str, until: datetime, base_url: str) -> Letter:
+    """The token is behind a #, which no browser sends to a server or names to another site."""
+    return Letter(
+        to=to,
+        subject="Choose a new password",
+        text=f"""\
+Somebody asked for a new password for your account with this email address, on the database
+service at
+{base_url}
+
+If that was you, choose one here:
+
+    {base_url}/reset#{token}
+
+or on the command line (type your new password, of at least 12 characters, after the second
+command):
+
+    export MENAGERIE_BASE_URL={base_url}
+    menagerie password-resets complete --reset-token {token} --password -
+
+It works once, until {_moment(until)}, and signs you out everywhere. If you have an authenticator
+app, signing in still asks for its code. API keys stay valid.
+
+If it was not you, ignore this message: nothing happens, and your password stays as it is.
+""",
+    )
+
+
+def password_changed(*, to: str, at: datetime, ip: str, base_url: str) -> Letter:
+    """For whoever did not do it."""
+    return Letter(
+        to=to,
+        subject="Your password was changed",
+        text=f"""\
+The password of your account with this email address, on the database service at
+{base_url}
+was changed at {_moment(at)}, from the address {ip}. Other sessions were signed out.
+
+If that was you, there is nothing to do.
+
+If it was not you, somebody may be in your account. Choose a new password at once:
+
+    export MENAGERIE_BASE_URL={base_url}
+    menagerie password-resets create --email {to}
+
+then sign in, and revoke the API keys that you do not know.
+""",
+    )
+
+
+def email_change(*, to: str, token: str, until: datetime, base_url: str) -> Letter:
+    """To the address that an account is to have, or has."""
+    return Letter(
+        to=to,
+        subject="Confirm your email address",
+        text=f"""\
+Somebody with an account on the database service at
+{base_url}
+gave this email address as theirs. If that was you, confirm it while you are signed in:
+
+    {base_url}/email#{token}
+
+or on the command line:
+
+    menagerie me confirm-email --email-token {token}
+
+It works once, until {_moment(until)}.
+
+If it was not you, ignore this message: nothing happens.
+""",
+    )
+
+
+def email_changed(*, to: str, at: datetime, ip: str, base_url: str) -> Letter:
+    """To the address that an account had."""
+    return Letter(
+        to=to,
+        subject="Your email address was changed",
+        text=f"""\
+Your account on the database service at
+{base_url}
+has another email address since {_moment(at)}. It was changed from the address {ip}, by somebody
+who knows your password. Sign in with the new one from now on.
+
+If it was not you, somebody is in your account: tell the operator of the service, and the admins of
+your organizations, who can remove you from them.
+""",
+    )
+
+
+def _moment(at: datetime) -> str:
+    """In UTC, to the minute."""
+    return f"{at:%Y-%m-%d %H:%M} UTC"
 
 
 def _quotable(name: str) -> str:

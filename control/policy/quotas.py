@@ -23,6 +23,8 @@ APPROVALS_MAX: Final = 200
 """Orders of one organization that wait for approval at once."""
 APPROVALS_OF_ONE_MAX: Final = 20
 """Of those, the orders of one person, whichever of their API keys asked."""
+LETTERS_A_DAY_MAX: Final = 5
+"""Of one kind, to one account and to one address."""
 ORGS_CLOSED_WITHIN: Final = timedelta(days=30)
 DOMAINS_MAX: Final = 20
 """Of one instance; a cell takes no more."""
@@ -183,6 +185,14 @@ def _at_most(count: int, limit: int, what: str) -> list[Violation]:
     if count < limit:
         return []
     return [wrong("", "quota", f"an organization can have {limit} {what}")]
+
+
+def check_one_more_letter(sent: int) -> list[Violation]:
+    """Whether one more may go to an address, or be asked for by a person, on this day."""
+    if sent < LETTERS_A_DAY_MAX:
+        return []
+    message = f"{LETTERS_A_DAY_MAX} of these emails can be sent in 24 hours; try again tomorrow"
+    return [wrong("email", "quota", message)]
 
 
 def check_one_more_invite(sent: int) -> list[Violation]:

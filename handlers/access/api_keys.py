@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from control.boundary import identity
-from control.policy import quotas
+from control.policy import org_policy, quotas
 from control.policy.plans import PLANS
 from control.policy.violations import refuse
 from handlers import instants, paging
@@ -82,6 +82,7 @@ def expiry(call: OrgCall, text: str | None) -> datetime | None:
     if expires_at is not None and expires_at <= call.now:
         raise instants.refused("must be in the future", keyword="future", pointer="/expires_at")
     _check_life(call, expires_at)
+    refuse(org_policy.check_key_life(expires_at, call.org.api_key_max_age_s, call.now))
     return expires_at
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from control.boundary import identity
 from control.mail import letters
-from control.policy import quotas
+from control.policy import org_policy, quotas
 from control.policy.violations import refuse
 from control.workflows.access import mail
 from handlers import instants, paging
@@ -27,6 +27,7 @@ def list_(call: OrgCall, limit: int, cursor: str | None = None) -> Body:
 
 def create(call: OrgCall, body: Body) -> Reply:
     reach.check_role(call, body["role"])
+    refuse(org_policy.check_address(body["email"], call.org.allowed_email_domains))
     _refuse_known(call, body["email"])
     _check_quota(call, body["email"])
     joining.refuse_full(call, call.org, with_pending=True)

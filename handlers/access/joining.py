@@ -5,6 +5,7 @@ from typing import Any
 from control.access import role_holders
 from control.boundary import Call
 from control.boundary.call import refuse_closed
+from control.policy.org_policy import allows_address
 from control.policy.plans import PLANS
 from specserver import Conflict, Forbidden, PaymentRequired
 from storage.access import api_keys, invites, memberships, organizations
@@ -25,6 +26,8 @@ def join(call: Call, invite: Invite, user: User) -> Organization:
         raise Conflict("you are a member of this organization already", code="already_member")
     memberships.create(call.db, org.id, user.id, invite.role)
     invite.accept(user.id, call.now)
+    # Whoever has the token has read what was sent to this address.
+    user.verify(user.email, user.email_verified_at or call.now)
     return org
 
 
@@ -33,6 +36,7 @@ def check_open(call: Call, invite: Invite) -> Organization:
     _refuse_ended(invite.status(call.now))
     org = organizations.fetch(call.db, invite.org_id)
     refuse_closed(org)
+    _refuse_domain(org, invite.email)
     if not _can_still_invite(call, invite):
         raise Conflict(
             "whoever sent this invite can no longer invite to its role; ask for another",
@@ -40,6 +44,15 @@ def check_open(call: Call, invite: Invite) -> Organization:
         )
     refuse_full(call, org)
     return org
+
+
+def _refuse_domain(org: Organization, email: str) -> None:
+    """As the organization wants it now: the invite may be older than its choice."""
+    if not allows_address(email, org.allowed_email_domains):
+        raise Forbidden(
+            "the organization does not allow email addresses of this domain any more",
+            code="email_domain_refused",
+        )
 
 
 def _refuse_ended(status: str) -> None:

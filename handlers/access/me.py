@@ -4,12 +4,22 @@ from datetime import timedelta
 from typing import Any
 
 from control.boundary import identity
+from control.workflows.access import mail
 from handlers import instants
-from handlers.access import orgs, second_factor, views
+from handlers.access import (
+    account_letters,
+    email_changes,
+    orgs,
+    recovery_codes,
+    second_factor,
+    views,
+)
 from handlers.access import sessions as session_handlers
 from handlers.calls import CallerCall, SessionCall
 from specserver import Forbidden, Reply
-from storage.access import sessions
+from storage.access import account_tokens, sessions, users
+from storage.access import recovery_codes as stored_codes
+from storage.access.account_tokens import PASSWORD_RESET
 from storage.errors import StateConflict
 
 Body = dict[str, Any]
@@ -26,6 +36,7 @@ def get(call: CallerCall) -> Body:
         "session_id": session.id if session else None,
         "assurance": "mfa" if caller.mfa else "none",
         "mfa_expires_at": instants.timestamp_or_none(mfa_until),
+        "recovery_codes_left": recovery_codes.left(call, caller.user) if session else None,
         "orgs": orgs.mine(call),
     }
 
@@ -34,8 +45,24 @@ def change_password(call: SessionCall) -> Reply:
     user = call.caller.user
     _require_password(call)
     revoked = sessions.revoke_others(call.db, call.caller.session, call.now)
+    account_tokens.revoke_pending(call.db, user.id, PASSWORD_RESET, call.now)
+    mail.tell(call.db, call.services.sealer, account_letters.password_changed(call, user))
     call.audit(target=user.id, detail={"sessions_revoked": revoked})
     return Reply.no_content()
+
+
+def change_email(call: SessionCall, body: Body) -> Reply:
+    _require_password(call)
+    email_changes.ask(call, body["email"])
+    call.audit(target=call.caller.user.id)
+    valid_for_s = call.services.settings.email_change_ttl_s
+    return Reply.accepted({"email": body["email"].lower(), "valid_for_s": valid_for_s})
+
+
+def confirm_email(call: SessionCall, body: Body) -> Body:
+    changed = email_changes.confirm(call, body["email_token"])
+    call.audit(target=call.caller.user.id, detail=changed)
+    return views.user(call.caller.user)
 
 
 def enrol_totp(call: SessionCall, body: Body) -> Reply:
@@ -60,7 +87,16 @@ def confirm_totp(call: SessionCall, body: Body) -> Body:
     second_factor.require_code(call, body["code"], confirmed=False)
     user.totp_confirmed_at = call.caller.session.mfa_at = call.now
     call.audit(target=user.id)
-    return session_handlers.view(call, call.caller.session)
+    shown = session_handlers.view(call, call.caller.session)
+    return {**shown, "recovery_codes": recovery_codes.renewed(call, user)}
+
+
+def renew_recovery_codes(call: SessionCall) -> Reply:
+    user = users.locked(call.db, call.caller.user.id)
+    if user.totp_confirmed_at is None:
+        raise StateConflict("no authenticator app is enrolled; enroll one with POST /v1/me/totp")
+    call.audit(target=user.id)
+    return Reply(201, {"recovery_codes": recovery_codes.renewed(call, user)})
 
 
 def remove_totp(call: SessionCall) -> Reply:
@@ -69,6 +105,7 @@ def remove_totp(call: SessionCall) -> Reply:
     if user.totp_confirmed_at is None:
         raise StateConflict("no authenticator app is enrolled")
     user.totp_secret_sealed = user.totp_confirmed_at = user.totp_last_step = None
+    stored_codes.forget(call.db, user.id)
     sessions.forget_second_factor(call.db, user.id)
     call.audit(target=user.id)
     return Reply.no_content()

@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 from control import ordering
-from control.boundary import Call
+from control.boundary import Call, mfa_required
 from control.policy import quotas
 from control.policy.violations import refuse, wrong
 from control.workflows.instances import erasure
@@ -57,6 +57,16 @@ def get(call: OrgCall) -> Body:
     return views.organization(call.org, call.caller.role or "")
 
 
+def update(call: OrgCall, body: Body) -> Body:
+    if body.get("require_mfa") and not call.org.require_mfa and not call.caller.mfa:
+        # Else nobody may be able to do what it is asked for, nor to take this back.
+        raise mfa_required()
+    was = {member: getattr(call.org, member) for member in body}
+    call.org.change(body)
+    call.audit(target=call.org.id, detail={**_told(body), "was": _told(was)})
+    return views.organization(call.org, call.caller.role or "")
+
+
 def close(call: OrgCall, body: Body) -> Reply:
     call.org.close(call.now)
     erasing = body["erase_everything"]
@@ -81,6 +91,12 @@ def ca(call: OrgCall) -> Reply:
         home = call.org.default_region
         hosting = {cell.id for cell in every if home in (None, cell.region)}
     return certificates.of_cells(call, hosting)
+
+
+def _told(values: Body) -> Body:
+    """For the audit log: of the list of domains, only how many there are."""
+    domains = values.get("allowed_email_domains")
+    return values if domains is None else {**values, "allowed_email_domains": len(domains)}
 
 
 def _delete_all(call: OrgCall) -> list[Instance]:

@@ -1,8 +1,9 @@
-"""The second factor of a user: one-time codes, each good once."""
+"""The second factor of a user: codes of an app or written down, each good once."""
 
 from control.boundary import Call, identity
 from handlers.calls import SessionCall
 from specserver import Forbidden
+from storage.access import recovery_codes
 from storage.access.users import User
 from storage.errors import StateConflict
 
@@ -16,6 +17,9 @@ def use_code(call: Call, user: User, code: str, *, confirmed: bool = True) -> bo
     call.db.refresh(user, with_for_update=True)
     if user.totp_secret_sealed is None or (user.totp_confirmed_at is None and confirmed):
         return False
+    if identity.is_recovery_code(code):
+        code_hash = identity.recovery_code_sha256(user.id, code)
+        return recovery_codes.use(call.db, user.id, code_hash, call.now)
     secret = call.services.sealer.open(user.totp_secret_sealed, _context(user)).decode()
     step = identity.verify_totp(secret, code, call.now, user.totp_last_step)
     if step is None:
@@ -31,7 +35,9 @@ def require_code(call: SessionCall, code: str, *, confirmed: bool = True) -> Non
         raise StateConflict("no authenticator app is enrolled; enroll one with POST /v1/me/totp")
     if not use_code(call, user, code, confirmed=confirmed):
         raise Forbidden(
-            "the code is wrong or has already been used; wait for the next one", code="code_refused"
+            "the code is wrong or has already been used; wait for the next one, or send another"
+            " recovery code",
+            code="code_refused",
         )
 
 

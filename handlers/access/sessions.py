@@ -31,7 +31,9 @@ def create(call: Call, body: Body) -> Reply:
     call.db.add(session)
     call.db.flush()
     sessions.revoke_surplus(call.db, session, call.now)
-    call.audit(target=session.id, detail={"user_id": user.id, "mfa": with_mfa})
+    by_recovery_code = identity.is_recovery_code(body.get("totp_code", ""))
+    told = {"user_id": user.id, "mfa": with_mfa, "recovery_code": by_recovery_code}
+    call.audit(target=session.id, detail=told)
     answer = {**view(call, session, current=True), "token": token.secret}
     return Reply.created(answer, f"/v1/sessions/{session.id}")
 
@@ -60,7 +62,8 @@ def step_up(call: SessionCall, body: Body) -> Body:
     session = call.caller.session
     session.mfa_at = call.now
     sessions.revoke_surplus(call.db, session, call.now)
-    call.audit(target=session.id)
+    told = {"recovery_code": identity.is_recovery_code(body["code"])}
+    call.audit(target=session.id, detail=told)
     return view(call, session)
 
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from control.boundary import Call, identity
+from control.boundary.passwords import chosen
 from handlers.access import joining, views
 from specserver import Conflict, Reply
 from storage.access import invites, users
@@ -20,7 +21,8 @@ def create(call: Call, body: Body) -> Reply:
             code="account_exists",
         )
     # Nobody has it hashed who does not come in by it.
-    password_hash = identity.hash_password(body["password"])
+    about = (invite.email, body["name"])
+    password_hash = chosen(body["password"], about, "password", call.services.breaches)
     user = users.create(call.db, email=invite.email, name=body["name"], password_hash=password_hash)
     org = joining.join(call, invite, user)
     call.audit(target=user.id, org=org, detail={"invite_id": invite.id, "role": invite.role})

@@ -28,6 +28,7 @@ def user(record: User) -> Json:
         "email": record.email,
         "name": record.name,
         "totp_enabled": record.totp_confirmed_at is not None,
+        "email_verified_at": timestamp_or_none(record.email_verified_at),
         "created_at": timestamp(record.created_at),
     }
 
@@ -59,6 +60,9 @@ def organization(record: Organization, role: str) -> Json:
         "plan": record.plan,
         "status": record.status,
         "require_mfa": record.require_mfa,
+        "session_max_age_s": record.session_max_age_s,
+        "api_key_max_age_s": record.api_key_max_age_s,
+        "allowed_email_domains": record.allowed_email_domains,
         "role": role,
         "created_at": timestamp(record.created_at),
         "closed_at": timestamp_or_none(record.closed_at),

@@ -42,7 +42,7 @@ def create(call: OrgCall, body: Body) -> Reply:
     key = _mint(call, account, {"name": account.name}, expires_at)
     told = {"name": account.name, "role": account.role, "key_id": key["id"]}
     call.audit(target=account.id, detail=told)
-    return Reply.created({**views.service_account(account), "key": key})
+    return Reply.created({**views.service_account(account), "api_key": key})
 
 
 def disable(call: OrgCall, service_account: ServiceAccount) -> Body:

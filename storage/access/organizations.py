@@ -1,5 +1,6 @@
 """Organizations: the tenant that owns everything else."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -31,6 +32,10 @@ class Organization(Owned, Record):
     plan: Mapped[str] = mapped_column(default="free")
     status: Mapped[str] = mapped_column(default="open")
     require_mfa: Mapped[bool] = mapped_column(default=False)
+    session_max_age_s: Mapped[int | None]
+    api_key_max_age_s: Mapped[int | None]
+    # None: any.
+    allowed_email_domains: Mapped[list[str] | None] = mapped_column(Json)
     closed_at: Mapped[datetime | None]
     # What predefined roles hold where the organization has changed it: by scope and role, such as
     # `org:member` and `team:viewer`.
@@ -43,6 +48,11 @@ class Organization(Owned, Record):
     @property
     def owner(self) -> str:
         return self.id
+
+    def change(self, values: Mapping[str, Any]) -> None:
+        """Its name, and what it asks of sessions, API keys and addresses."""
+        for member, value in values.items():
+            setattr(self, member, value)
 
     def close(self, at: datetime) -> None:
         if self.status == "closed":

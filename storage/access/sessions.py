@@ -79,12 +79,17 @@ def page(
 
 def revoke_others(db: Session, session: UserSession, at: datetime) -> int:
     """End every other live session of its user, however many there are; how many that were."""
-    others = (
-        update(UserSession)
-        .where(_live(session.user_id, at), UserSession.id != session.id)
-        .values(revoked_at=at)
-    )
-    return len(db.execute(others.returning(UserSession.id)).all())
+    return _revoke(db, session.user_id, at, UserSession.id != session.id)
+
+
+def revoke_all(db: Session, user_id: str, at: datetime) -> int:
+    """End every live session of the user; how many that were."""
+    return _revoke(db, user_id, at)
+
+
+def _revoke(db: Session, user_id: str, at: datetime, *which: ColumnElement[bool]) -> int:
+    live = update(UserSession).where(_live(user_id, at), *which).values(revoked_at=at)
+    return len(db.execute(live.returning(UserSession.id)).all())
 
 
 def revoke_surplus(db: Session, session: UserSession, at: datetime) -> None:

@@ -26,6 +26,12 @@ class User(Record):
     totp_last_step: Mapped[int | None]
     # Of the support of the service: may do in an organization what it grants to support.
     is_support: Mapped[bool] = mapped_column(default=False, server_default=false())
+    # That mail to `email` reaches them; None: nobody has shown it yet.
+    email_verified_at: Mapped[datetime | None]
+
+    def verify(self, email: str, at: datetime) -> None:
+        """Give them this address, or let them keep it: mail to it reaches them."""
+        self.email, self.email_verified_at = email, at
 
     @property
     def is_person(self) -> bool:
@@ -58,6 +64,13 @@ def by_email(db: Session, email: str) -> User | None:
 def of_support(db: Session) -> list[User]:
     """All who are of the support of the service, by their addresses."""
     return list(db.scalars(select(User).where(User.is_support).order_by(User.email)))
+
+
+def locked(db: Session, user_id: str) -> User:
+    """As they are now, held until the commit."""
+    user = db.get_one(User, user_id)
+    db.refresh(user, with_for_update=True)
+    return user
 
 
 def of_ids(db: Session, ids: Collection[str]) -> dict[str, User]:

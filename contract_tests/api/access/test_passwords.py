@@ -204,7 +204,11 @@ def test_few_passwords_are_verified_at_once_however_many_addresses_send_them(
     assert 0 < most < HEAVY
 
 
-CHOSEN = {"me.change_password new_password", "users.create password"}
+CHOSEN = {
+    "me.change_password new_password",
+    "password_resets.complete password",
+    "users.create password",
+}
 """Passwords that are chosen, so that nobody can guess by them."""
 
 
@@ -215,7 +219,7 @@ def test_whatever_takes_a_code_or_a_password_is_counted() -> None:
         content = one.document.get("requestBody", {}).get("content", {})
         members = content.get("application/json", {}).get("schema", {}).get("properties", {})
         for name, member in members.items():
-            if member.get("pattern") == "^[0-9]{6}$":
+            if "[0-9]{6}" in member.get("pattern", ""):
                 assert one.extension("code") == name, one.id
                 found.add(f"{one.id} {name}")
             elif name.endswith("password") and f"{one.id} {name}" not in CHOSEN:
@@ -225,6 +229,7 @@ def test_whatever_takes_a_code_or_a_password_is_counted() -> None:
         "sessions.create password",
         "sessions.create totp_code",
         "sessions.step_up code",
+        "me.change_email password",
         "me.change_password current_password",
         "me.enrol_totp password",
         "me.confirm_totp code",

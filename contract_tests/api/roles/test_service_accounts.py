@@ -26,7 +26,7 @@ def create(house: House, tenant: Tenant, token: str | None = None, **body: objec
     made = house.post(f"{tenant.path}/service-accounts", token or tenant.key, json=given)
     assert made.status_code == 201, made.text
     told = made.json()
-    return {"id": told["id"], "key": told["key"]["key"], "key_id": told["key"]["id"]}
+    return {"id": told["id"], "key": told["api_key"]["key"], "key_id": told["api_key"]["id"]}
 
 
 def path_of(tenant: Tenant, account: Account) -> str:
@@ -189,7 +189,7 @@ def test_names_are_there_once_and_secrets_are_shown_once(house: House, tenant: T
     asked: Any = ("POST", f"{tenant.path}/service-accounts", tenant.key, {"json": {"name": "one"}})
     answers = house.together(*(asked for _ in range(8)))
     assert sorted(one.status_code for one in answers) == [201] + [409] * 7
-    secret = next(one.json()["key"]["key"] for one in answers if one.is_success)
+    secret = next(one.json()["api_key"]["key"] for one in answers if one.is_success)
     assert secret not in house.get(f"{tenant.path}/service-accounts", tenant.key).text
     assert secret not in house.get(f"{tenant.path}/api-keys", tenant.key).text
 

@@ -17,6 +17,7 @@ from storage import identifiers
 from storage.access import memberships, users
 from storage.access.api_keys import ApiKey
 from storage.access.memberships import Membership
+from storage.access.organizations import Organization
 from storage.access.sessions import UserSession
 from storage.database import now
 from storage.instances.instances import Instance
@@ -30,6 +31,16 @@ URLS = [(holder, action) for holder in (KEY, SESSION) for action in PERMISSIONS]
 
 def change(record: type[ApiKey | UserSession], **values: object) -> Callable[[Session], object]:
     return lambda db: db.execute(update(record).values(**values))
+
+
+def is_old(record: type[ApiKey | UserSession], limit: str) -> Callable[[Session], object]:
+    """An hour, which is more than the organization allows from now on."""
+
+    def act(db: Session) -> None:
+        change(record, created_at=now(db) - timedelta(hours=1))(db)
+        db.execute(update(Organization).values(**{limit: 3600}))
+
+    return act
 
 
 def elsewhere(db: Session) -> None:
@@ -52,6 +63,8 @@ ENDS: dict[str, tuple[Callable[[Session], object], set[str]]] = {
         set(),
     ),
     "a membership ends": (elsewhere, set()),
+    "the organization wants newer keys": (is_old(ApiKey, "api_key_max_age_s"), {SESSION}),
+    "the organization wants newer sessions": (is_old(UserSession, "session_max_age_s"), {KEY}),
 }
 
 

@@ -15,11 +15,13 @@ from sqlalchemy.orm import Session
 from control.access import role_holders
 from control.cells.answer_checks import Answer
 from control.cells.client import CellClient, CellRefused
+from control.policy.org_policy import is_too_old
 from control.policy.rights import NOTHING, Rights, combined
 from control.work import Operation, Schedule, workflow
 from control.workflows.catalogue.cells import cell_of, left_to_the_next_turn
 from control.workflows.instances.fault_isolation import isolated
 from storage.access.api_keys import ApiKey
+from storage.access.organizations import Organization
 from storage.access.sessions import UserSession
 from storage.database import Database, now
 from storage.instances import one_time_urls
@@ -121,6 +123,10 @@ def _rights(db: Session, org_id: str, holder: str, moment: datetime) -> Rights:
     key, session = db.get(ApiKey, holder), db.get(UserSession, holder)
     proof = key or session
     if proof is None or not proof.is_live(moment) or (key is not None and key.org_id != org_id):
+        return NOTHING
+    org = db.get_one(Organization, org_id)
+    age_max_s = org.api_key_max_age_s if key is not None else org.session_max_age_s
+    if is_too_old(proof.created_at, age_max_s, moment):
         return NOTHING
     user_id = key.created_by if key is not None else session.user_id if session else ""
     member = role_holders.of_member(db, org_id, user_id)
