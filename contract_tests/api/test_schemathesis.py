@@ -17,7 +17,10 @@ from specserver import Operation
 SHORT, LONG = 2, 250
 MODES = {"right": GenerationMode.POSITIVE, "wrong": GenerationMode.NEGATIVE}
 # Rules that a document cannot say: a cursor that was given out, what plan and catalogue allow.
-_BEYOND_SCHEMAS = {"cursor", "quota", "future", "date-time", "engine"}
+_BEYOND_SCHEMAS = {
+    *("cursor", "quota", "future", "date-time", "engine"),
+    *("range", "scope", "operation", "strength"),
+}
 _BY_POLICY = {
     *("instances.create", "instances.update", "branches.create", "orgs.create"),
     *("network.replace", "domains.create"),
