@@ -41,7 +41,7 @@ def test_the_role_and_where_it_was_given_are_told(house: House, tenant: Tenant) 
     )
     told = explain(house, tenant, ada.id, "instances.delete", instance_id=here)
     assert (told["allowed"], told["by"]) == (False, [])
-    assert told["explanation"].startswith("Not allowed: they have instances:delete in another")
+    assert told["explanation"].startswith("Not allowed here: they have instances:delete in a part")
 
 
 def test_what_is_missing_and_what_is_asked_for_beside_is_told(house: House, tenant: Tenant) -> None:

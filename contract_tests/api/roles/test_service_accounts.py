@@ -124,6 +124,8 @@ def test_it_is_no_member_among_people_and_takes_no_seat(house: House, tenant: Te
     page = house.get(f"{tenant.path}/members", tenant.key).json()
     assert account["id"] not in {one["user_id"] for one in page["items"]}
     assert page["seats"]["members"] == 1
+    compliance = house.get(f"{tenant.path}/compliance", tenant.key).json()
+    assert compliance["mfa"]["members_without_mfa"] == 1
     member = f"{tenant.path}/members/{account['id']}"
     for answer in (
         house.request("PATCH", member, tenant.key, json={"role": "owner"}),
