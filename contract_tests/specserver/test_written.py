@@ -105,3 +105,11 @@ def test_what_leads_nowhere_is_said(farm: Path, file: str, old: str, new: str, s
     path.write_text(path.read_text().replace(old, new))
     with pytest.raises(DocumentInvalid, match=re.escape(said)):
         Document.load(farm, checked=True)
+
+
+def test_only_true_and_false_are_booleans(tmp_path: Path) -> None:
+    """Not what begins so, which the words of an enumeration may."""
+    path = tmp_path / "words.yaml"
+    path.write_text("words: [true, False, true_positive, falsehood, yes, on, 2026-01-01]\n")
+    expected = [True, False, "true_positive", "falsehood", "yes", "on", "2026-01-01"]
+    assert written.load(path)["words"] == expected

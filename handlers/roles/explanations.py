@@ -23,9 +23,9 @@ def sentence(permission: str | None, by: list[Body], *, elsewhere: bool) -> str:
         return f"Allowed: {permission} is held by {' and '.join(map(_held_by, by))}."
     if elsewhere:
         return (
-            f"Not allowed here: they have {permission} in a part of the organization only. Ask for a"
-            " team, a project or an instance of theirs to see by what; a role with it here, or in the"
-            " whole organization, would allow this."
+            f"Not allowed here: they have {permission} in a part of the organization only. Ask for"
+            " a team, a project or an instance of theirs to see by what; a role with it here, or in"
+            " the whole organization, would allow this."
         )
     return (
         f"Not allowed: none of their roles has {permission}. A role with it in the team, in the"
