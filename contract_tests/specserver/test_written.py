@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from specserver import App, Document, DocumentInvalid
+from specserver import App, Document, DocumentInvalid, written
 
 ROOT = """\
 openapi: 3.1.0

@@ -33,6 +33,7 @@ class InstanceOut(BaseModel):
     id: str
     org_id: str
     project_id: str | None
+    team_id: str
     name: str
     engine: str
     engine_version: str
