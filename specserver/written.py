@@ -131,7 +131,9 @@ def _plain_resolvers(loader: Any) -> dict[str, list[tuple[str, re.Pattern[str]]]
 _Loader.yaml_implicit_resolvers = _plain_resolvers(_Loader)
 _Loader.add_implicit_resolver(
     # To its end: a text may begin so.
-    "tag:yaml.org,2002:bool", re.compile(r"(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
+    "tag:yaml.org,2002:bool",
+    re.compile(r"(?:true|True|TRUE|false|False|FALSE)$"),
+    list("tTfF"),
 )
 
 
