@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # these modules name Services themselves
     from control.sealing import Sealer
     from control.settings import ControlSettings
     from control.workflows.network.dns import Resolver
+    from control.workflows.roles.issuer_documents import Issuers
     from storage.database import Database
 
 
@@ -25,4 +26,5 @@ class Services:
     settings: ControlSettings
     cells: Cells
     resolver: Resolver
+    issuers: Issuers
     mailer: Mailer

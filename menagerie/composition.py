@@ -15,6 +15,7 @@ from control.services import Services
 from control.settings import ControlSettings
 from control.workflows.catalogue import cells as cell_workflows
 from control.workflows.network.dns import DnsResolver
+from control.workflows.roles.issuer_documents import HttpIssuers
 from menagerie import account_pages, contract, keys
 from menagerie.account_pages import AccountPages
 from menagerie.mail import folder_in
@@ -43,6 +44,8 @@ def build_services(settings: Settings) -> Services:
         session_ttl_s=settings.session_ttl_s,
         mfa_ttl_s=settings.mfa_ttl_s,
         invite_ttl_s=settings.invite_ttl_s,
+        oidc_issuers=settings.oidc_issuers,
+        workload_key_ttl_s=settings.workload_key_ttl_s,
         reveal_ttl_s=settings.reveal_ttl_s,
         replay_ttl_s=settings.replay_ttl_s,
         stream_ttl_s=settings.stream_ttl_s,
@@ -67,6 +70,7 @@ def build_services(settings: Settings) -> Services:
         settings=control_settings,
         cells=HttpCells(signer),
         resolver=DnsResolver(settings.dns_servers),
+        issuers=HttpIssuers(),
         mailer=mailer_of(settings.mail_url, settings.mail_sender, folder_in(settings.root)),
     )
 

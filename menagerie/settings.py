@@ -18,9 +18,8 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from menagerie import names, setting_values
+from menagerie import mail_settings, names, setting_values, workload_settings
 from menagerie.errors import SettingsError
-from menagerie.mail_settings import MailSettings
 
 DEFAULT_HOME = Path("~/.menagerie")
 _LONGEST_S = 365 * 86_400  # a cell allows no more, and dates end some thousand years on
@@ -28,7 +27,7 @@ GATEWAY_PROCESSES = 4  # where nothing else is said; each passes on tens of thou
 GATEWAY_PORTS = ("https", "postgres", "mysql", "resp", "mongodb", "clickhouse_https", "clickhouse")
 
 
-class Settings(MailSettings, BaseSettings):
+class Settings(mail_settings.MailSettings, workload_settings.WorkloadSettings, BaseSettings):
     """What is in force for this process. Times in seconds, ports as integers (0: any free one)."""
 
     # A value that is refused may hold a password; the error names the setting.

@@ -27,10 +27,12 @@ from storage.network.domains import Domain
 from storage.network.networks import Network
 from storage.rate_windows import RateWindow
 from storage.replays import Replay
+from storage.roles.oidc_issuers import OidcIssuer
 from storage.roles.project_members import ProjectMember
 from storage.roles.roles import CustomRole, RoleAssignment
 from storage.roles.service_accounts import ServiceAccount
 from storage.roles.support_grants import SupportGrant
+from storage.roles.workload_identities import WorkloadIdentity
 from storage.work import Work
 
 __all__ = [
@@ -51,6 +53,7 @@ __all__ = [
     "Membership",
     "Migration",
     "Network",
+    "OidcIssuer",
     "OneTimeUrl",
     "Organization",
     "Project",
@@ -69,4 +72,5 @@ __all__ = [
     "User",
     "UserSession",
     "Work",
+    "WorkloadIdentity",
 ]

@@ -21,7 +21,13 @@ from control.boundary import identity
 from specserver import Operation
 from storage.instances.samples import Sample
 
-PUBLIC = {"system.health", "system.description", "sessions.create", "users.create"}
+PUBLIC = {
+    "system.health",
+    "system.description",
+    "sessions.create",
+    "users.create",
+    "workload_identities.exchange",
+}
 SECURED = [one for one in OPERATIONS if one.security]
 IN_ORG = [one for one in OPERATIONS if "{org_id}" in one.path]
 NESTED = [one for one in OPERATIONS if nested(one)]

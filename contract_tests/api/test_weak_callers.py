@@ -34,6 +34,7 @@ ASSURED = {
     "api_keys.create": "step_up",
     "service_accounts.create": "step_up",
     "service_accounts.create_key": "step_up",
+    "workload_identities.create": "step_up",
     "backup_settings.update": "step_up",
     "backups.delete": "step_up",
     "backups.restore": "step_up",

@@ -62,6 +62,7 @@ class SmallApi:
             settings=self.settings,
             cells=cast("Any", None),
             resolver=DnsResolver([NOBODY]),
+            issuers=cast("Any", None),
             mailer=cast("Any", None),
         )
         self.boundary = make_boundary(self.services)
