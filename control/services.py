@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # these modules name Services themselves
     from control.sealing import Sealer
     from control.settings import ControlSettings
     from control.workflows.network.dns import Resolver
+    from control.workflows.roles.issuer_documents import Issuers
     from storage.database import Database
 
 
@@ -26,5 +27,6 @@ class Services:
     settings: ControlSettings
     cells: Cells
     resolver: Resolver
+    issuers: Issuers
     mailer: Mailer
     breaches: BreachedPasswords

@@ -54,6 +54,9 @@ class ControlSettings:
     approval_ttl_s: int = 604_800
     password_reset_ttl_s: int = 3_600
     email_change_ttl_s: int = 86_400
+    # Nobody else's address is ever asked for keys, whatever a tenant or a token names.
+    oidc_issuers: tuple[str, ...] = ()
+    workload_key_ttl_s: int = 3_600
     reveal_ttl_s: int = 60
     replay_ttl_s: int = 86_400
     stream_ttl_s: float = 3_600

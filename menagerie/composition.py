@@ -19,6 +19,7 @@ from control.services import Services
 from control.settings import ControlSettings
 from control.workflows.catalogue import cells as cell_workflows
 from control.workflows.network.dns import DnsResolver
+from control.workflows.roles.issuer_documents import HttpIssuers
 from menagerie import account_pages, contract, keys
 from menagerie.account_pages import AccountPages
 from menagerie.errors import SettingsError
@@ -53,6 +54,8 @@ def build_services(settings: Settings) -> Services:
         approval_ttl_s=settings.approval_ttl_s,
         password_reset_ttl_s=settings.password_reset_ttl_s,
         email_change_ttl_s=settings.email_change_ttl_s,
+        oidc_issuers=settings.oidc_issuers,
+        workload_key_ttl_s=settings.workload_key_ttl_s,
         reveal_ttl_s=settings.reveal_ttl_s,
         replay_ttl_s=settings.replay_ttl_s,
         stream_ttl_s=settings.stream_ttl_s,
@@ -79,6 +82,7 @@ def build_services(settings: Settings) -> Services:
         settings=control_settings,
         cells=HttpCells(signer),
         resolver=DnsResolver(settings.dns_servers),
+        issuers=HttpIssuers(),
         mailer=mailer_of(settings.mail_url, settings.mail_sender, folder_in(settings.root)),
         breaches=BreachedPasswords(
             Path(settings.breached_passwords_file) if settings.breached_passwords_file else None

@@ -72,6 +72,30 @@ def check_base_url(url: str) -> None:
             raise ValueError("must be a URL that begins with https:// or http:// and has a host")
 
 
+def check_issuer(url: str) -> None:
+    """As it stands in tokens, to the letter; without TLS only on this machine, for development."""
+    try:
+        parts = urlsplit(url)
+        local = parts.hostname is not None and _is_loopback(parts.hostname)
+        usable = parts.hostname and parts.port != 0 and "@" not in parts.netloc
+        beyond = parts.query or parts.fragment or url.endswith("/") or not url.isprintable()
+    except ValueError:
+        local, usable, beyond = False, None, ""
+    schemes = {"https", "http"} if local else {"https"}
+    if not usable or beyond or " " in url or parts.scheme not in schemes:
+        raise ValueError(
+            f"{url!r} is not the URL of an issuer such as https://gitlab.example.com, without a"
+            " slash at its end (http:// only for this machine)"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def check_mail_url(url: str) -> None:
     """The URL is not repeated: it may hold a password."""
     if not url:

@@ -18,10 +18,8 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from menagerie import names, setting_values
-from menagerie.compliance_settings import ComplianceSettings
+from menagerie import compliance_settings, mail_settings, names, setting_values, workload_settings
 from menagerie.errors import SettingsError
-from menagerie.mail_settings import MailSettings
 
 DEFAULT_HOME = Path("~/.menagerie")
 _LONGEST_S = 365 * 86_400  # a cell allows no more, and dates end some thousand years on
@@ -29,7 +27,12 @@ GATEWAY_PROCESSES = 4  # where nothing else is said; each passes on tens of thou
 GATEWAY_PORTS = ("https", "postgres", "mysql", "resp", "mongodb", "clickhouse_https", "clickhouse")
 
 
-class Settings(ComplianceSettings, MailSettings, BaseSettings):
+class Settings(
+    compliance_settings.ComplianceSettings,
+    mail_settings.MailSettings,
+    workload_settings.WorkloadSettings,
+    BaseSettings,
+):
     """What is in force for this process. Times in seconds, ports as integers (0: any free one)."""
 
     # A value that is refused may hold a password; the error names the setting.
@@ -52,9 +55,7 @@ class Settings(ComplianceSettings, MailSettings, BaseSettings):
 
     host: str = Field("127.0.0.1", description="address the API listens on")
     port: int = Field(8080, ge=0, le=65535, description="port the API listens on")
-    base_url: str = Field(
-        "", description="URL of the API as clients see it; empty: http://host:port"
-    )
+    base_url: str = Field("", description="URL of the API for clients; empty: http://host:port")
     processes: int = Field(1, ge=1, description="processes of `menagerie api`, on PostgreSQL")
     threads: int = Field(16, ge=1, description="threads that run handlers, per API process")
     worker_threads: int = Field(8, ge=1, description="workflows run at once, per worker")

@@ -21,6 +21,10 @@ SENTENCES: Final = {
     "service_accounts.org_id, service_accounts.name": (
         "a service account with this name already exists"
     ),
+    (
+        "workload_identities.service_account_id, workload_identities.issuer,"
+        " workload_identities.audience, workload_identities.subject"
+    ): "the service account trusts this issuer, audience and subject already",
     "projects.org_id, projects.slug": "a project with this slug already exists",
     "domains.instance_id, domains.hostname": "the instance already has this domain",
     "migrations.instance_id": "a migration is being made into the instance",
@@ -40,6 +44,10 @@ CONSTRAINTS: Final = {
         "role_assignments.role_id, role_assignments.user_id, role_assignments.within"
     ),
     "uq_service_accounts_org_id_name": "service_accounts.org_id, service_accounts.name",
+    "uq_workload_identities_trust": (
+        "workload_identities.service_account_id, workload_identities.issuer,"
+        " workload_identities.audience, workload_identities.subject"
+    ),
     "uq_projects_org_id_slug": "projects.org_id, projects.slug",
     "ix_domains_instance_id_hostname": "domains.instance_id, domains.hostname",
     "ix_migrations_open": "migrations.instance_id",

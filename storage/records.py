@@ -35,10 +35,12 @@ from storage.network.domains import Domain
 from storage.network.networks import Network
 from storage.rate_windows import RateWindow
 from storage.replays import Replay
+from storage.roles.oidc_issuers import OidcIssuer
 from storage.roles.project_members import ProjectMember
 from storage.roles.roles import CustomRole, RoleAssignment
 from storage.roles.service_accounts import ServiceAccount
 from storage.roles.support_grants import SupportGrant
+from storage.roles.workload_identities import WorkloadIdentity
 from storage.work import Work
 
 __all__ = [
@@ -66,6 +68,7 @@ __all__ = [
     "Membership",
     "Migration",
     "Network",
+    "OidcIssuer",
     "OneTimeUrl",
     "Organization",
     "Project",
@@ -85,4 +88,5 @@ __all__ = [
     "User",
     "UserSession",
     "Work",
+    "WorkloadIdentity",
 ]

@@ -166,7 +166,8 @@ def help_text(operation: Operation) -> str:
         said.append(
             "Needs the second factor if you have enrolled one: `menagerie login --step-up`."
         )
-    said.append(f"`{operation.method} {operation.path}`")
+    # In one line, to be found and copied, however long it is.
+    said.append(f"\b\n`{operation.method} {operation.path}`")
     return "\n\n".join(one for one in said if one)
 
 

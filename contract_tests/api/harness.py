@@ -16,6 +16,7 @@ from sqlalchemy import update
 
 from contract_tests.api.oracle import Oracle, OracleTransport, document
 from contract_tests.name_server import NameServer
+from contract_tests.oidc_issuer import LoopbackIssuers, OidcIssuer
 from contract_tests.workflows.fake_cell import FakeCell, FakeCells
 from contract_tests.workflows.known import WORK
 from contract_tests.workflows.letters import Letters
@@ -88,9 +89,15 @@ class House:
         self.database = Database(url)
         self.cell = FakeCell(directory / "cell.db")
         self.names = NameServer()
+        self.issuer = OidcIssuer()
         self.letters = Letters()
         settings = ControlSettings(
-            cursor_key=b"k" * 32, rate_limits=False, strict=True, stream_ttl_s=stream_ttl_s
+            cursor_key=b"k" * 32,
+            rate_limits=False,
+            strict=True,
+            stream_ttl_s=stream_ttl_s,
+            # That of the document's examples, too.
+            oidc_issuers=("https://token.actions.githubusercontent.com", self.issuer.url),
         )
         self.services = Services(
             database=self.database,
@@ -100,6 +107,7 @@ class House:
             settings=settings,
             cells=FakeCells(self.cell),
             resolver=DnsResolver([self.names.address]),
+            issuers=LoopbackIssuers(),
             mailer=self.letters,
             breaches=BreachedPasswords(),
         )
@@ -117,6 +125,7 @@ class House:
     def close(self) -> None:
         self._loop.close()
         self.names.close()
+        self.issuer.close()
         self.app.threads.stop()
         self.database.dispose()
 

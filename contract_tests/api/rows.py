@@ -44,6 +44,7 @@ class Estate:
     role_id: str = f"role_{NEVER}"
     assignment_id: str = f"asg_{NEVER}"
     service_account_id: str = f"sa_{NEVER}"
+    workload_identity_id: str = f"wid_{NEVER}"
     grant_id: str = f"sg_{NEVER}"
     approval_id: str = f"apr_{NEVER}"
     subsidiary_id: str = f"org_{NEVER}"
@@ -69,6 +70,7 @@ class Estate:
             "role_id": self.role_id,
             "assignment_id": self.assignment_id,
             "service_account_id": self.service_account_id,
+            "workload_identity_id": self.workload_identity_id,
             "grant_id": self.grant_id,
             "operation": "instances.get",
             "subsidiary_id": self.subsidiary_id,
@@ -96,6 +98,7 @@ NOBODY = {
     "role_id": f"role_{NEVER}",
     "assignment_id": f"asg_{NEVER}",
     "service_account_id": f"sa_{NEVER}",
+    "workload_identity_id": f"wid_{NEVER}",
     "grant_id": f"sg_{NEVER}",
     "operation": "instances.get",
     "subsidiary_id": f"org_{NEVER}",
@@ -144,15 +147,17 @@ def led(house: House, tenant: Tenant, name: str, user_id: str) -> str:
 def with_roles(house: House, tenant: Tenant, name: str, user_id: str) -> list[str]:
     """The ids of a custom role that the user has, of that, of a service account and a grant.
 
-    The user has a role in the project of the tenant, too.
+    Before the grant comes what the account trusts. The user has a role in the project, too.
     """
     held = ["instances:read"]
     key, path = tenant.key, tenant.path
     role = house.post(f"{path}/roles", key, json={"name": name, "permissions": held}).json()
+    account = house.post(f"{path}/service-accounts", key, json={"name": name}).json()
     made = [
         role,
         house.post(f"{path}/roles/{role['id']}/assignments", key, json={"user_id": user_id}).json(),
-        house.post(f"{path}/service-accounts", key, json={"name": name}).json(),
+        account,
+        trusted(house, tenant, account["id"], name=name),
         house.post(
             f"{path}/support-grants", key, json={"permissions": held, "reason": name}
         ).json(),
@@ -187,6 +192,19 @@ def attached(house: House, tenant: Tenant, name: str) -> str:
     with house.database.write() as db:
         enterprises.found(db, tenant.org_id, {})
         return enterprises.attach(db, tenant.org_id, other.org_id, tenant.owner.id).org_id
+
+
+def trusted(house: House, tenant: Tenant, account_id: str, **body: str) -> dict[str, Any]:
+    """What a service account trusts now: jobs of the house's own issuer."""
+    claims = house.issuer.claims()
+    trust = {"name": "jobs", "issuer": claims["iss"], "audience": claims["aud"]}
+    path = f"{tenant.path}/service-accounts/{account_id}/workload-identities"
+    sent = {**trust, "subject": claims["sub"], **body}
+    made = house.post(path, tenant.key, json=sent)
+    assert made.status_code == 201, made.text
+    house.settle()
+    found: dict[str, Any] = made.json()
+    return found
 
 
 def domain(house: House, tenant: Tenant, instance_id: str) -> str:

@@ -31,6 +31,9 @@ NO_RECORDS = {
     ("queues.delete_messages", "message_ids"): "numbers within the queue of the path",
     ("queues.archive_messages", "message_ids"): "numbers within the queue of the path",
     ("enterprise.attach", "org_id"): "needs a session: tried in access/test_enterprise.py",
+    ("workload_identities.exchange", "service_account_id"): (
+        "alike for all that do not trust the token, which test_workload_tokens.py tries"
+    ),
     ("users.create", "invite_token"): "a secret, which alone says what it is good for",
     ("me.confirm_email", "email_token"): "a secret, which alone says what it is good for",
     ("password_resets.complete", "reset_token"): "a secret, which alone says what it is good for",

@@ -11,7 +11,7 @@ from sqlalchemy import select
 from contract_tests.api import letters
 from contract_tests.api.harness import PASSWORD, House, Person
 from contract_tests.api.leaks import match, report, trust
-from contract_tests.api.rows import OPERATIONS, Estate, estate, is_problem, migrating, send
+from contract_tests.api.rows import OPERATIONS, Estate, estate, is_problem, migrating, send, trusted
 from contract_tests.api.second_factor import code, enrol, enrolled
 from control.boundary import secret_members
 from specserver import Operation
@@ -109,6 +109,20 @@ def change_the_address(house: House, person: Person) -> list[str]:
     return [token, WRONG, PASSWORD]
 
 
+def exchange(house: House, _person: Person) -> list[str]:
+    tenant = house.tenant(plan="team")
+    account = house.post(f"{tenant.path}/service-accounts", tenant.key, json={"name": "ci"}).json()
+    trusted(house, tenant, account["id"])
+    right, wrong = (
+        house.issuer.token(house.now().timestamp(), **changed) for changed in ({}, {"aud": "else"})
+    )
+    path, body = "/v1/workload-identities/actions/exchange", {"service_account_id": account["id"]}
+    assert house.post(path, json={**body, "token": right}).status_code == 201
+    is_problem(house.post(path, json={**body, "token": wrong}), 403, "workload_not_trusted")
+    is_problem(house.post(path, json={**body, "token": WRONG}), 401, "token_refused")
+    return [right, wrong, right.rpartition(".")[2], WRONG]
+
+
 ACTS: dict[str, dict[str, Act]] = {
     "leak_reports.create": {"token": report_a_leak},
     "sessions.create": {"password": sign_in, "totp_code": sign_in_with_a_code},
@@ -120,6 +134,7 @@ ACTS: dict[str, dict[str, Act]] = {
     "me.confirm_totp": {"code": step_up},
     "password_resets.complete": {"reset_token": reset_the_password, "password": reset_the_password},
     "users.create": {"invite_token": create_account, "password": create_account},
+    "workload_identities.exchange": {"token": exchange},
 }
 
 
@@ -149,6 +164,7 @@ def test_what_answers_show_once_is_stated_here_again() -> None:
         "api_keys.create": {"key"},
         "service_accounts.create": {"key"},
         "service_accounts.create_key": {"key"},
+        "workload_identities.exchange": {"key"},
         "backups.download": {"url"},
         "console.open": {"url"},
         "credentials.reveal": {"url"},
@@ -169,7 +185,13 @@ def test_what_is_shown_once_is_found_again_nowhere(
     house: House, shop: Estate, operation: Operation, log: list[Any]
 ) -> None:
     owner = shop.tenant.owner
-    bodies = {"sessions.create": {"email": owner.email, "password": PASSWORD}}
+    token = house.issuer.token(house.now().timestamp())
+    bodies = {
+        "sessions.create": {"email": owner.email, "password": PASSWORD},
+        "workload_identities.exchange": {
+            "service_account_id": shop.service_account_id, "token": token,
+        },
+    }  # fmt: skip
     body = bodies.get(operation.id, ...)
     ids = shop.ids
     if operation.id == "migrations.source_url":

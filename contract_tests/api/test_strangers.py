@@ -29,6 +29,7 @@ PUBLIC = {
     "sessions.create",
     "users.create",
     "leak_reports.create",
+    "workload_identities.exchange",
 }
 SECURED = [one for one in OPERATIONS if one.security]
 IN_ORG = [one for one in OPERATIONS if "{org_id}" in one.path]

@@ -38,6 +38,7 @@ ASSURED = {
     "enterprise.create": "step_up",
     "enterprise.detach": "step_up",
     "enterprise.update": "step_up",
+    "workload_identities.create": "step_up",
     "backup_settings.update": "step_up",
     "backups.delete": "step_up",
     "backups.restore": "step_up",

@@ -63,6 +63,7 @@ class SmallApi:
             settings=self.settings,
             cells=cast("Any", None),
             resolver=DnsResolver([NOBODY]),
+            issuers=cast("Any", None),
             mailer=cast("Any", None),
             breaches=BreachedPasswords(),
         )

@@ -17,6 +17,7 @@ from storage.tenancy import TenancyBroken
 
 NOBODYS = {
     "Cell": "a machine, which organizations share",
+    "OidcIssuer": "publishes keys, which hold for whoever trusts it",
     "RateWindow": "counts requests of whoever is not known yet",
     "Replay": "its key names whose it is, an address before sign-in",
     "User": "a person, who may belong to many organizations",

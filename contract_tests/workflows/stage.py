@@ -8,6 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import select
 
 from contract_tests.name_server import NOBODY
+from contract_tests.oidc_issuer import LoopbackIssuers
 from contract_tests.workflows.fake_cell import FakeCell, FakeCells
 from contract_tests.workflows.known import WORK
 from contract_tests.workflows.letters import Letters
@@ -143,6 +144,7 @@ def make_services(database: Database, cell: FakeCell) -> Services:
         settings=ControlSettings(cursor_key=b"k" * 32),
         cells=FakeCells(cell),
         resolver=DnsResolver([NOBODY]),
+        issuers=LoopbackIssuers(),
         mailer=Letters(),
         breaches=BreachedPasswords(),
     )

@@ -13,6 +13,7 @@ from sqlalchemy import event, select
 from contract_tests import published
 from contract_tests.by_day import one_in
 from contract_tests.name_server import NameServer
+from contract_tests.oidc_issuer import NEVER
 from contract_tests.workflows import known, posted
 from contract_tests.workflows.data import migrating, stored
 from contract_tests.workflows.stage import LEASE_S, Killed, Stage
@@ -155,6 +156,7 @@ OTHERS: Final[dict[str, Callable[[Stage], None]]] = {
     "instances.converge": on_instance("instances.converge"),
     "instances.network": on_instance("instances.network"),
     "instances.purge": by_itself("instances.purge"),
+    "issuers.read": by_itself("issuers.read", issuer=NEVER),
     "mail.send": of_a_letter,
     "migrations.begin": of_a_migration("migrations.begin"),
     "migrations.cancel": of_a_migration("migrations.cancel"),
@@ -185,10 +187,12 @@ def test_every_schedule_is_documented_with_its_interval() -> None:
 
 @pytest.fixture
 def stage(stage: Stage) -> Iterator[Stage]:
-    """One that is told at once that the DNS knows nothing."""
+    """One that is told at once that the DNS knows nothing, and trusts an issuer that is down."""
     names = NameServer()
     names.start()
-    stage.services = replace(stage.services, resolver=DnsResolver([names.address]))
+    settings = replace(stage.services.settings, oidc_issuers=(NEVER,))
+    resolver = DnsResolver([names.address])
+    stage.services = replace(stage.services, resolver=resolver, settings=settings)
     yield stage
     names.close()
 

@@ -19,7 +19,7 @@ from storage.errors import RecordNotFound
 from storage.events import alerts
 from storage.instances import approvals, instances
 from storage.network import domains
-from storage.roles import roles, service_accounts, support_grants
+from storage.roles import roles, service_accounts, support_grants, workload_identities
 
 if TYPE_CHECKING:  # a call has a rule, and a rule its subjects
     from control.boundary.call import Call
@@ -98,6 +98,12 @@ def _service_account(
     return service_accounts.fetch(call.db, _org_id(call), account_id, lock=lock)
 
 
+def _workload_identity(
+    call: "Call", found: Records, identity_id: str, *, lock: bool
+) -> workload_identities.WorkloadIdentity:
+    return workload_identities.fetch(call.db, found["service_account"], identity_id, lock=lock)
+
+
 def _support_grant(
     call: "Call", _found: Records, grant_id: str, *, lock: bool
 ) -> support_grants.SupportGrant:
@@ -169,6 +175,7 @@ KINDS: Final[Mapping[str, RecordKind]] = {
     "custom_role": RecordKind(ORG, _custom_role),
     "role_assignment": RecordKind("custom_role", _role_assignment),
     "service_account": RecordKind(ORG, _service_account),
+    "workload_identity": RecordKind("service_account", _workload_identity),
     "support_grant": RecordKind(ORG, _support_grant),
     "project": RecordKind(ORG, _project, shown_by="projects:read"),
     "instance": RecordKind(ORG, _instance, shown_by="instances:read"),

@@ -15,7 +15,9 @@ CATALOGUE: Final[Mapping[str, str]] = MappingProxyType(
         "roles:read": "see roles, who holds them, and what they let somebody do",
         "roles:write": "change predefined roles, and create, delete and assign custom ones",
         "service-accounts:read": "see service accounts",
-        "service-accounts:write": "create and disable service accounts, and create their keys",
+        "service-accounts:write": (
+            "create and disable service accounts, create keys, and let CI jobs sign in as them"
+        ),
         "support-grants:read": "see what support was given access to",
         "support-grants:write": "give support access for a time, and end it",
         "api-keys:read": "see API keys, never their secrets",

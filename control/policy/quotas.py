@@ -18,6 +18,10 @@ ROLES_MAX: Final = 100
 ASSIGNMENTS_MAX: Final = 5_000
 SERVICE_ACCOUNTS_MAX: Final = 500
 SUPPORT_GRANTS_MAX: Final = 20
+WORKLOAD_IDENTITIES_MAX: Final = 20
+"""Of one service account."""
+KEYS_OF_JOBS_MAX: Final = 200
+"""That jobs have of one service account, not expired."""
 INVITES_TO_ONE_A_DAY_MAX: Final = 3
 APPROVALS_MAX: Final = 200
 """Orders of one organization that wait for approval at once."""
@@ -179,6 +183,21 @@ def check_one_more_service_account(count: int) -> list[Violation]:
 def check_one_more_support_grant(count: int) -> list[Violation]:
     """`count` of those that are active."""
     return _at_most(count, SUPPORT_GRANTS_MAX, "active support grants; revoke one first")
+
+
+def check_one_more_workload_identity(count: int) -> list[Violation]:
+    if count < WORKLOAD_IDENTITIES_MAX:
+        return []
+    message = f"a service account can have {WORKLOAD_IDENTITIES_MAX} workload identities"
+    return [wrong("", "quota", f"{message}; delete one first, or use a pattern in a subject")]
+
+
+def check_one_more_key_of_jobs(count: int) -> list[Violation]:
+    """`count` of those in force, of one service account."""
+    if count < KEYS_OF_JOBS_MAX:
+        return []
+    message = f"the jobs of a service account can have {KEYS_OF_JOBS_MAX} keys at a time"
+    return [wrong("", "quota", f"{message}; wait until some expire, or use several accounts")]
 
 
 def _at_most(count: int, limit: int, what: str) -> list[Violation]:

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from control.work import Operation, Schedule, queue, workflow
 from storage import rate_windows, replays
-from storage.access import account_tokens, invites, sessions
+from storage.access import account_tokens, api_keys, invites, sessions
 from storage.data import backups, migrations, restores
 from storage.database import now
 from storage.events import alerts, audit, events
@@ -17,6 +17,8 @@ from storage.instances import approvals, changes, one_time_urls
 KEEP_FINISHED_WORK: Final = timedelta(days=1)
 KEEP_ENDED_SESSIONS: Final = timedelta(days=30)
 KEEP_ACCOUNT_TOKENS: Final = timedelta(days=30)
+KEEP_KEYS_OF_JOBS: Final = timedelta(days=30)
+"""After they expire."""
 KEEP_IDLE_WINDOWS: Final = timedelta(minutes=20)
 """Longer than any window, so that what is forgotten counts in none; and no longer than needed."""
 
@@ -38,6 +40,7 @@ def clean(op: Operation) -> None:
     _in_batches(op, lambda db: replays.forget_surplus(db, REPLAYS_MAX, _AT_ONCE))
     _forget(op, sessions.forget_ended, KEEP_ENDED_SESSIONS)
     _forget(op, account_tokens.forget_old, KEEP_ACCOUNT_TOKENS)
+    _forget(op, api_keys.forget_of_jobs, KEEP_KEYS_OF_JOBS)
     _forget(op, rate_windows.forget_idle, KEEP_IDLE_WINDOWS)
     _forget(op, one_time_urls.forget_expired, timedelta())
     _forget(op, queue.forget_finished, KEEP_FINISHED_WORK)

@@ -158,6 +158,7 @@ def api_key(record: ApiKey) -> Json:
         "created_by": record.created_by,
         "created_by_key_id": record.created_by_key_id,
         "service_account": record.service_account_id is not None,
+        "workload_identity_id": record.workload_identity_id,
         "suspended_at": timestamp_or_none(record.suspended_at),
         "suspended_reason": record.suspended_reason,
         "created_at": timestamp(record.created_at),

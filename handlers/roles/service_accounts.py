@@ -16,7 +16,7 @@ from handlers.calls import OrgCall
 from handlers.roles import views
 from specserver import Reply
 from storage.access import api_keys, memberships
-from storage.roles import service_accounts
+from storage.roles import service_accounts, workload_identities
 from storage.roles.service_accounts import ServiceAccount
 
 Body = dict[str, Any]
@@ -49,8 +49,10 @@ def disable(call: OrgCall, service_account: ServiceAccount) -> Body:
     service_account.disable(call.now)
     reach.check_member(call, service_account.id)
     revoked = api_keys.revoke_of(call.db, call.org.id, service_account.id, call.now)
+    trusts = workload_identities.delete_of(call.db, service_account)
     call.db.delete(memberships.fetch(call.db, call.org.id, service_account.id, lock=True))
     told = {"name": service_account.name, "api_keys_revoked": revoked}
+    told |= {"workload_identities_deleted": trusts} if trusts else {}
     call.audit(target=service_account.id, detail=told)
     return views.service_account(service_account)
 
@@ -58,19 +60,19 @@ def disable(call: OrgCall, service_account: ServiceAccount) -> Body:
 def create_key(call: OrgCall, service_account: ServiceAccount, body: Body) -> Reply:
     service_account.check_usable()
     expires_at = keys.expiry(call, body.get("expires_at"))
-    _check_reach(call, service_account, body.get("scopes"))
+    check_reach(call, service_account, body.get("scopes"), "the key would have")
     key = _mint(call, service_account, body, expires_at)
     told = {"key_id": key["id"], "name": body["name"], "scopes": body.get("scopes")}
     call.audit(target=service_account.id, detail=told)
     return Reply.created(key)
 
 
-def _check_reach(call: OrgCall, account: ServiceAccount, scopes: list[str] | None) -> None:
-    """Nobody gets by a key what they do not have: it may have been given more since."""
+def check_reach(call: OrgCall, account: ServiceAccount, scopes: list[str] | None, who: str) -> None:
+    """Nobody gets by a key what they do not have: the account may have been given more since."""
     member = role_holders.of_member(call.db, call.org.id, account.id)
     assert member is not None, "it is not disabled"
     given = member.rights.cut(member.sets.granted(account.role, scopes))
-    reach.check_given(call, given, "the key would have")
+    reach.check_given(call, given, who)
 
 
 def _mint(call: OrgCall, account: ServiceAccount, body: Body, expires_at: datetime | None) -> Body:

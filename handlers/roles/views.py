@@ -9,6 +9,7 @@ from storage.roles.project_members import InProject
 from storage.roles.roles import CustomRole, RoleAssignment
 from storage.roles.service_accounts import ServiceAccount
 from storage.roles.support_grants import SupportGrant
+from storage.roles.workload_identities import WorkloadIdentity
 
 Json = dict[str, Any]
 
@@ -54,6 +55,21 @@ def service_account(record: ServiceAccount) -> Json:
         "role": record.role,
         "created_by": record.created_by,
         "disabled_at": timestamp_or_none(record.disabled_at),
+        "created_at": timestamp(record.created_at),
+    }
+
+
+def workload_identity(record: WorkloadIdentity, active: bool, read_at: datetime | None) -> Json:
+    return {
+        "id": record.id,
+        "service_account_id": record.service_account_id,
+        "name": record.name,
+        "issuer": record.issuer,
+        "audience": record.audience,
+        "subject": record.subject,
+        "active": active,
+        "issuer_keys_read_at": timestamp_or_none(read_at),
+        "created_by": record.created_by,
         "created_at": timestamp(record.created_at),
     }
 

@@ -2,18 +2,29 @@
 
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, ForeignKey, func, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    ForeignKey,
+    Index,
+    Select,
+    and_,
+    func,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.orm import Mapped, Session, aliased, mapped_column
 
 from storage import pages
 from storage.columns import Json, Owned, Record
 from storage.errors import RecordNotFound
-from storage.lookups import by_key
+from storage.lookups import by_key, delete_some
 from storage.pages import Page
 
 
 class ApiKey(Owned, Record):
     __tablename__ = "api_keys"
+    __table_args__ = (Index(None, "service_account_id", "expires_at"),)
 
     id: Mapped[str] = mapped_column(primary_key=True)
     org_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"), index=True)
@@ -24,6 +35,8 @@ class ApiKey(Owned, Record):
     # The key ends with it. None: created in a session, which a leaked key has none of.
     created_by_key_id: Mapped[str | None] = mapped_column(index=True)
     service_account_id: Mapped[str | None]
+    # By which it was given to a job for a token. Such keys are many, and each lasts an hour.
+    workload_identity_id: Mapped[str | None] = mapped_column(index=True)
     prefix: Mapped[str]
     token_hash: Mapped[str] = mapped_column(unique=True)
     expires_at: Mapped[datetime | None]
@@ -62,8 +75,21 @@ def page(db: Session, org_id: str, *, now: datetime, limit: int, after: str | No
 
 
 def count(db: Session, org_id: str, *, now: datetime) -> int:
-    """How many `page` lists in all."""
+    """How many `page` lists in all, but for those of jobs."""
     rows = select(func.count()).select_from(ApiKey).where(*_listed(org_id, now))
+    return db.scalars(rows.where(ApiKey.workload_identity_id.is_(None))).one()
+
+
+def count_of_jobs(db: Session, org_id: str, service_account_id: str, *, now: datetime) -> int:
+    """Those in force that jobs have of the service account."""
+    rows = select(func.count()).select_from(ApiKey)
+    rows = rows.where(
+        ApiKey.org_id == org_id,
+        ApiKey.service_account_id == service_account_id,
+        ApiKey.workload_identity_id.is_not(None),
+        ApiKey.expires_at > now,
+        ApiKey.revoked_at.is_(None),
+    )
     return db.scalars(rows).one()
 
 
@@ -73,10 +99,13 @@ def revoke_created_with(db: Session, key: ApiKey, at: datetime) -> int:
     Found behind revoked ones too, which former versions revoked alone.
     """
     with_it = select(ApiKey.id).where(ApiKey.created_by_key_id == key.id)
-    found = with_it.cte(recursive=True)
-    child = aliased(ApiKey)
-    found = found.union(select(child.id).join(found, child.created_by_key_id == found.c.id))
-    return _revoke(db, key.org_id, at, ApiKey.id.in_(select(found.c.id)))
+    return _revoke_with_theirs(db, key.org_id, at, with_it)
+
+
+def revoke_of_jobs(db: Session, org_id: str, workload_identity_id: str, at: datetime) -> int:
+    """Revoke those that jobs have by it, and those created with them; how many were in force."""
+    of_jobs = select(ApiKey.id).where(ApiKey.workload_identity_id == workload_identity_id)
+    return _revoke_with_theirs(db, org_id, at, of_jobs)
 
 
 def revoke_all(db: Session, org_id: str, at: datetime) -> int:
@@ -101,6 +130,26 @@ def _listed(org_id: str, now: datetime) -> tuple[ColumnElement[bool], ...]:
         ApiKey.revoked_at.is_(None),
         or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > now),
     )
+
+
+def _revoke_with_theirs(db: Session, org_id: str, at: datetime, ids: Select[str]) -> int:
+    found = ids.cte(recursive=True)
+    child = aliased(ApiKey)
+    found = found.union(select(child.id).join(found, child.created_by_key_id == found.c.id))
+    return _revoke(db, org_id, at, ApiKey.id.in_(select(found.c.id)))
+
+
+def forget_of_jobs(db: Session, before: datetime, limit: int) -> int:
+    """Delete at most `limit` of those of jobs that expired before that moment; how many went.
+
+    Not those that were revoked: what somebody did with them is judged by that.
+    """
+    ended = and_(
+        ApiKey.workload_identity_id.is_not(None),
+        ApiKey.expires_at < before,
+        ApiKey.revoked_at.is_(None),
+    )
+    return delete_some(db, ApiKey, ended, limit)
 
 
 def _revoke(db: Session, org_id: str, at: datetime, *which: ColumnElement[bool]) -> int:

@@ -1,0 +1,1 @@
+"""Work of roles: the keys of issuers, by which programs show who they are."""
