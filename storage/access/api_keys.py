@@ -72,11 +72,7 @@ def revoke_created_with(db: Session, key: ApiKey, at: datetime) -> int:
 
     Found behind revoked ones too, which former versions revoked alone.
     """
-    with_it = select(ApiKey.id).where(ApiKey.created_by_key_id == key.id)
-    found = with_it.cte(recursive=True)
-    child = aliased(ApiKey)
-    found = found.union(select(child.id).join(found, child.created_by_key_id == found.c.id))
-    return _revoke(db, key.org_id, at, ApiKey.id.in_(select(found.c.id)))
+    return _revoke(db, key.org_id, at, _descended(ApiKey.created_by_key_id == key.id))
 
 
 def revoke_all(db: Session, org_id: str, at: datetime) -> int:
@@ -84,15 +80,21 @@ def revoke_all(db: Session, org_id: str, at: datetime) -> int:
     return _revoke(db, org_id, at)
 
 
-def is_revoked(db: Session, org_id: str, key_id: str) -> bool:
-    """Whether there is such a key, and it was revoked."""
+def is_stopped(db: Session, org_id: str, key_id: str) -> bool:
+    """Whether there is such a key, and it was revoked or is suspended."""
     key = by_key(db, ApiKey, key_id)
-    return key is not None and key.org_id == org_id and key.revoked_at is not None
+    if key is None or key.org_id != org_id:
+        return False
+    return key.revoked_at is not None or key.suspended_at is not None
 
 
 def revoke_of(db: Session, org_id: str, user_id: str, at: datetime) -> int:
-    """Revoke the organization's keys that the user made; how many were in force."""
-    return _revoke(db, org_id, at, ApiKey.created_by == user_id)
+    """Revoke the user's keys in the organization, and those created with them, as one by one.
+
+    How many were in force.
+    """
+    own = ApiKey.org_id == org_id, ApiKey.created_by == user_id
+    return _revoke(db, org_id, at, _descended(*own))
 
 
 def _listed(org_id: str, now: datetime) -> tuple[ColumnElement[bool], ...]:
@@ -101,6 +103,14 @@ def _listed(org_id: str, now: datetime) -> tuple[ColumnElement[bool], ...]:
         ApiKey.revoked_at.is_(None),
         or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > now),
     )
+
+
+def _descended(*first: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Of the first keys, those created with them, and with those in turn."""
+    found = select(ApiKey.id).where(*first).cte(recursive=True)
+    child = aliased(ApiKey)
+    found = found.union(select(child.id).join(found, child.created_by_key_id == found.c.id))
+    return ApiKey.id.in_(select(found.c.id))
 
 
 def _revoke(db: Session, org_id: str, at: datetime, *which: ColumnElement[bool]) -> int:
