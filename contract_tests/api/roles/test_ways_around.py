@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from contract_tests.api.access.team_helpers import in_team, team
+from contract_tests.api.access.team_helpers import in_team, outsider, put, team
 from contract_tests.api.harness import House, Person, Tenant
 from contract_tests.api.letters import token_of_last
 from contract_tests.api.roles.role_helpers import assign, entries, role
@@ -110,3 +110,66 @@ def test_nobody_wakes_or_ends_a_key_that_reaches_further(house: House, tenant: T
     path = f"{tenant.path}/api-keys/{narrow}"
     assert house.post(f"{path}/actions/unsuspend", developer.session).status_code == 200
     assert house.request("DELETE", path, developer.session).status_code == 204
+
+
+def test_nobody_takes_a_role_in_a_team_that_holds_more_than_they_have(
+    house: House, tenant: Tenant
+) -> None:
+    blue = team(house, tenant)
+    lead, viewer = (in_team(house, tenant, blue, one) for one in ("admin", "viewer"))
+    weak = with_role(
+        house, tenant, outsider(house, tenant), "team:write", *permissions.TEAM_ROLES["viewer"],
+        name="puts people into teams",
+    )  # fmt: skip
+    for answer in (
+        put(house, blue, weak.session, lead, "viewer"),
+        house.request("DELETE", f"{blue}/members/{lead.id}", weak.session),
+    ):
+        is_problem(answer, 403, "role_exceeds_yours")
+    assert put(house, blue, weak.session, viewer, "viewer").status_code == 200
+    gone = house.request("DELETE", f"{blue}/members/{viewer.id}", weak.session)
+    assert gone.status_code == 204
+    # So it is in Everyone, which people are in by their role in the organization.
+    everyone = f"{tenant.path}/teams/team_{tenant.org_id.removeprefix('org_')}"
+    developer = house.member(tenant.org_id, "developer")
+    path = f"{everyone}/members/{developer.id}"
+    is_problem(house.request("DELETE", path, weak.session), 403, "role_exceeds_yours")
+    assert house.request("DELETE", path, tenant.key).status_code == 204
+
+
+def test_a_restore_elsewhere_needs_what_lets_data_out(house: House, tenant: Tenant) -> None:
+    """Who may make backups alone would read them as the operator of another project."""
+    blue = team(house, tenant)
+    here = house.instance(tenant)
+    keeper = in_team(house, tenant, blue, "operator")
+    held = ("instances:read", "projects:read", "backups:read", "backups:write")
+    with_role(house, tenant, keeper, *held, name="keeps backups")
+    body = {"name": "Blue", "team_id": blue.rpartition("/")[2]}
+    project = house.post(f"{tenant.path}/projects", tenant.key, json=body).json()["id"]
+    backups = f"{tenant.path}/instances/{here}/backups"
+    backup = house.post(backups, keeper.session, json={}).json()["id"]
+    house.settle()
+    restore = f"{backups}/{backup}/actions/restore"
+    refused = house.post(restore, keeper.session, json={"project_id": project})
+    is_problem(refused, 403, "permission_missing")
+    assert "data:export" in refused.json()["detail"]
+    with_role(house, tenant, keeper, "data:export", name="exports")
+    made = house.post(restore, keeper.session, json={"project_id": project})
+    assert made.status_code == 201, made.text
+
+
+def test_nobody_moves_a_project_to_where_they_may_do_more_with_its_data(
+    house: House, tenant: Tenant
+) -> None:
+    blue = team(house, tenant)
+    mover = in_team(house, tenant, blue, "admin")
+    house.instance(tenant)
+    with_role(house, tenant, mover, "projects:read", "projects:write", name="moves projects")
+    project = f"{tenant.path}/projects/{tenant.project_id}"
+    body = {"team_id": blue.rpartition("/")[2]}
+    refused = house.request("PATCH", project, mover.session, json=body)
+    is_problem(refused, 403, "role_exceeds_yours")
+    assert "console:open" in refused.json()["detail"]
+    developer = house.member(tenant.org_id, "developer")
+    assert put(house, blue, tenant.key, developer, "admin").status_code == 200
+    assert house.request("PATCH", project, developer.session, json=body).status_code == 200
