@@ -80,7 +80,7 @@ def first_owner(db: Session, org_id: str) -> str | None:
 
 
 def count_without_mfa(db: Session, org_id: str) -> int:
-    """Members of the organization who have no confirmed authenticator app."""
+    """People who are members of the organization and have no confirmed authenticator app."""
     rows = select(func.count()).select_from(Membership).join(User, User.id == Membership.user_id)
-    rows = rows.where(Membership.org_id == org_id, User.totp_confirmed_at.is_(None))
+    rows = rows.where(Membership.org_id == org_id, PEOPLE, User.totp_confirmed_at.is_(None))
     return db.scalars(rows).one()

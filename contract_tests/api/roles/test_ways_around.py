@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from contract_tests.api.access.team_helpers import in_team, outsider, put, team
-from contract_tests.api.harness import House, Person, Tenant
+from contract_tests.api.harness import PASSWORD, House, Person, Tenant
 from contract_tests.api.letters import token_of_last
-from contract_tests.api.roles.role_helpers import assign, entries, role
+from contract_tests.api.roles.role_helpers import assign, entries, mine, role
 from contract_tests.api.rows import is_problem
 from control.policy import permissions
 
@@ -173,3 +173,27 @@ def test_nobody_moves_a_project_to_where_they_may_do_more_with_its_data(
     developer = house.member(tenant.org_id, "developer")
     assert put(house, blue, tenant.key, developer, "admin").status_code == 200
     assert house.request("PATCH", project, developer.session, json=body).status_code == 200
+
+
+def test_no_letter_goes_to_the_address_of_a_service_account(house: House, tenant: Tenant) -> None:
+    made = account(house, tenant, tenant.key, "deploys", "member")
+    email = f"{made['id'].lower()}@service-accounts.invalid"
+    before = len(house.letters.sent)
+    assert house.post("/v1/password-resets", json={"email": email}).status_code in (202, 422)
+    house.settle()
+    assert len(house.letters.sent) == before
+    assert house.post("/v1/sessions", json={"email": email, "password": PASSWORD}).is_client_error
+
+
+def test_role_sets_of_no_known_scope_change_nothing(house: House, tenant: Tenant) -> None:
+    """As a later version may have left them."""
+    house.change_org(tenant.org_id, role_sets={"project:viewer": ["instances:read"], "x": []})
+    assert "org:close" in mine(house, tenant, tenant.key)["in_org"]
+
+
+def test_programs_are_not_counted_among_people_without_a_second_factor(
+    house: House, tenant: Tenant
+) -> None:
+    before = house.get(f"{tenant.path}/compliance", tenant.key).json()["mfa"]
+    account(house, tenant, tenant.key, "deploys", "member")
+    assert house.get(f"{tenant.path}/compliance", tenant.key).json()["mfa"] == before
