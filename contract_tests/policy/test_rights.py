@@ -11,6 +11,7 @@ from contract_tests.policy.rights_model import (
     BLUE,
     EVERYONE,
     PLACES,
+    PROJECTS,
     RED,
     cuts,
     held_roles,
@@ -127,10 +128,12 @@ def test_whoever_loses_something_has_no_more_than_before(
 def test_beyond_is_what_is_held_somewhere_and_not_by_the_other_there(
     given_: Rights, own: Rights
 ) -> None:
+    # A project can belong to a team in which neither has anything.
+    elsewhere = [RecordPlace("team_new", project) for project in PROJECTS]
     more = {
         one
         for one in ALL
-        for place in (None, *PLACES)
+        for place in (None, *PLACES, *elsewhere)
         if given_.has(one, place) and not own.has(one, place)
     }
     assert given_.beyond(own) == more

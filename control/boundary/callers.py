@@ -28,6 +28,7 @@ REALM = 'Bearer realm="menagerie"'
 _ORG_ID = re.compile(r"org_[0-9A-HJKMNP-TV-Z]{26}")
 SUPPORT: Final = "support"
 """In place of a role: of those who are let in by a support grant, and are no members."""
+OWNER: Final = "owner"
 NOT_FOUND = "not found, or you do not have access to it"
 
 
@@ -129,9 +130,19 @@ def _resolve_key(key: ApiKey, user: User, org: Organization, *roles: Any) -> Res
     owner = role_holders.of_row(roles, org.role_sets, org.id)
     # What it may is cut, and not where: it is in the teams that its owner is in.
     cut = owner.rights.cut(owner.sets.granted(key.role, key.scopes))
-    role = owner.held.role
-    weaker = key.role if owner.sets.of_role(key.role) <= owner.sets.of_role(role) else role
+    weaker = _weaker(key.role, owner)
     return ResolvedCredential(Caller("api_key", user, key, None, weaker, cut, mfa=False), org)
+
+
+def _weaker(key_role: str, owner: role_holders.RoleHolder) -> str:
+    """The role by which a key acts: that of its owner, or its own where that holds no more.
+
+    It never makes somebody an owner, whatever their role holds: what owners alone may is theirs.
+    """
+    role, sets = owner.held.role, owner.sets
+    if key_role == OWNER and role != OWNER:
+        return role
+    return key_role if sets.of_role(key_role) <= sets.of_role(role) else role
 
 
 def _resolve_session(

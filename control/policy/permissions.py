@@ -160,7 +160,7 @@ FIXED: Final = "org:owner"
 
 
 def role_sets(stored: Mapping[str, Iterable[str]] | None) -> RoleSets:
-    """As the organization's record has them; permissions that there are no more grant nothing."""
+    """As the organization's record has them; what there is no more, or not yet, grants nothing."""
     if not stored:
         return DEFAULTS
     known = {"org": ALL, "team": TEAM}
@@ -168,7 +168,7 @@ def role_sets(stored: Mapping[str, Iterable[str]] | None) -> RoleSets:
         {
             name: known[name.partition(":")[0]] & frozenset(held)
             for name, held in stored.items()
-            if name != FIXED
+            if name != FIXED and name.partition(":")[0] in known
         }
     )
 

@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Any
 
+from control.access import role_holders
 from control.boundary import identity
 from control.policy import org_policy, quotas
 from control.policy.plans import PLANS
@@ -70,6 +71,7 @@ def record(call: OrgCall, body: Body, token: identity.Token, expires_at: datetim
         scopes=body.get("scopes"),
         created_by=call.caller.user.id,
         created_by_key_id=call.caller.key.id if call.caller.key else None,
+        service_account_id=call.caller.key.service_account_id if call.caller.key else None,
         prefix=token.prefix,
         token_hash=token.sha256,
         expires_at=expires_at,
@@ -115,8 +117,16 @@ def _check_reach(call: OrgCall, key: ApiKey) -> None:
         mine = key.created_by == caller.user.id
     else:
         mine = caller.key.id in (key.id, key.created_by_key_id)
-    beyond = reach.sets_of(call).granted(key.role, key.scopes) - call.caller.rights.anywhere
+    beyond = _beyond(call, key)
     if beyond and not mine:
         raise Forbidden(
             f"the key has permissions that you do not have: {', '.join(sorted(beyond))}"
         )
+
+
+def _beyond(call: OrgCall, key: ApiKey) -> frozenset[str]:
+    """What the key can do that the caller cannot: by name, or where its owner has it."""
+    own, granted = call.caller.rights, reach.sets_of(call).granted(key.role, key.scopes)
+    owner = role_holders.of_member(call.db, call.org.id, key.created_by)
+    elsewhere = owner.rights.cut(granted).beyond(own) if owner is not None else frozenset()
+    return (granted - own.anywhere) | elsewhere

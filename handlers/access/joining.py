@@ -72,7 +72,7 @@ def _can_still_invite(call: Call, invite: Invite) -> bool:
     given = role_holders.of_role(invite.role, invite.org_id, inviter.sets)
     if given.beyond(inviter.rights):
         return False
-    return not api_keys.is_revoked(call.db, invite.org_id, invite.invited_by)
+    return not api_keys.is_stopped(call.db, invite.org_id, invite.invited_by)
 
 
 def refuse_full(call: Call, org: Organization, *, with_pending: bool = False) -> None:

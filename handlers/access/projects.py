@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from control.policy import quotas
+from control.policy import permissions, quotas
 from control.policy.plans import PLANS
 from control.policy.violations import refuse
 from handlers import paging
-from handlers.access import remaining, slugs, views
+from handlers.access import reach, remaining, slugs, views
 from handlers.calls import OrgCall
 from handlers.instances import needing_approval
 from specserver import Reply
@@ -78,9 +78,17 @@ def _move(call: OrgCall, project: Project, team_id: str) -> None:
     """With all that belongs to it, at once: nobody sees half of it in either team."""
     _owning(call, team_id)
     if of_projects.has_any(call.db, call.org.id, project.id):
+        _check_reach(call, project, team_id)
         needing_approval.check_move(call, team_id)
     of_teams.follow_project(call.db, call.org.id, project.id, team_id)
     alerts.follow_project(call.db, call.org.id, project.id, team_id)
+
+
+def _check_reach(call: OrgCall, project: Project, team_id: str) -> None:
+    """Nobody gets at instances, or at data, by moving them to where they have more rights."""
+    own, there = call.caller.rights, project.place._replace(team_id=team_id)
+    more = (own.held_at(there) - own.held_at(project.place)) & permissions.TEAM_ROLES["operator"]
+    reach.refuse(more, "by moving the project you would have")
 
 
 def _refuse_while_used(by_status: dict[str, int]) -> None:

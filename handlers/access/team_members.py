@@ -25,6 +25,7 @@ def set_(call: OrgCall, team: Team, member: Membership, body: Body) -> Body:
     if team.is_default:
         role, given = _into_everyone(call, member, body["role"])
     _check_grant(call, team, given)
+    _check_taken(call, team, member, given)
     team_members.put(call.db, team, member, role)
     call.audit(target=team.id, detail={"user_id": member.user_id, "role": role})
     return views.team_member(team_members.fetch(call.db, team, member.user_id))
@@ -32,6 +33,7 @@ def set_(call: OrgCall, team: Team, member: Membership, body: Body) -> Body:
 
 def remove(call: OrgCall, team: Team, member: Membership) -> Reply:
     was = team_members.fetch(call.db, team, member.user_id)
+    _check_taken(call, team, member, frozenset())
     team_members.remove(call.db, team, member)
     call.audit(target=team.id, detail={"user_id": member.user_id, "role": was.role})
     return Reply.no_content()
@@ -47,6 +49,19 @@ def _into_everyone(
     held = rights.in_everyone(member.role, asked, sets, teams_only=False)
     given = (held - before) | sets.of_team_role(asked)
     return (None if held == without else asked), given
+
+
+def _check_taken(call: OrgCall, team: Team, member: Membership, left: rights.Permissions) -> None:
+    """Nobody takes what they do not have in the team, and so nobody gets rid of its leads."""
+    known = team_members.find(call.db, team, member.user_id)
+    role, sets = known.role if known else None, reach.sets_of(call)
+    if team.is_default:
+        held = rights.in_everyone(member.role, role, sets, teams_only=member.teams_only)
+        held -= rights.in_everyone(member.role, None, sets, teams_only=True)
+    else:
+        held = sets.of_team_role(role) if role else frozenset()
+    taken = held - left - call.caller.rights.held_at(team.place)
+    reach.refuse(taken, "in the team this member has")
 
 
 def _check_grant(call: OrgCall, team: Team, given: rights.Permissions) -> None:

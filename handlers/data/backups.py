@@ -118,6 +118,9 @@ def _placed(call: OrgCall, instance: Instance, backup: Backup, body: Body) -> In
     if instance.desired_status == "erased":
         raise Conflict(f"cannot restore a backup of an instance that is {instance.status}")
     project = _project(call, body.get("project_id") or instance.project_id)
+    if project.id != instance.project_id:
+        # Others read the data there, and so may whoever has it restored.
+        call.require("data:export", instance.place)
     made = ordering.place_restored(call.requester, instance, backup, project, body)
     needing_approval.check_new(call, made)
     call.emit("instance.requested.v1", instance_event(made), made)

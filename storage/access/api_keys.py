@@ -98,14 +98,13 @@ def revoke_created_with(db: Session, key: ApiKey, at: datetime) -> int:
 
     Found behind revoked ones too, which former versions revoked alone.
     """
-    with_it = select(ApiKey.id).where(ApiKey.created_by_key_id == key.id)
-    return _revoke_with_theirs(db, key.org_id, at, with_it)
+    return _revoke(db, key.org_id, at, _descended(ApiKey.created_by_key_id == key.id))
 
 
 def revoke_of_jobs(db: Session, org_id: str, workload_identity_id: str, at: datetime) -> int:
     """Revoke those that jobs have by it, and those created with them; how many were in force."""
-    of_jobs = select(ApiKey.id).where(ApiKey.workload_identity_id == workload_identity_id)
-    return _revoke_with_theirs(db, org_id, at, of_jobs)
+    of_jobs = ApiKey.workload_identity_id == workload_identity_id
+    return _revoke(db, org_id, at, _descended(of_jobs))
 
 
 def revoke_all(db: Session, org_id: str, at: datetime) -> int:
@@ -113,15 +112,21 @@ def revoke_all(db: Session, org_id: str, at: datetime) -> int:
     return _revoke(db, org_id, at)
 
 
-def is_revoked(db: Session, org_id: str, key_id: str) -> bool:
-    """Whether there is such a key, and it was revoked."""
+def is_stopped(db: Session, org_id: str, key_id: str) -> bool:
+    """Whether there is such a key, and it was revoked or is suspended."""
     key = by_key(db, ApiKey, key_id)
-    return key is not None and key.org_id == org_id and key.revoked_at is not None
+    if key is None or key.org_id != org_id:
+        return False
+    return key.revoked_at is not None or key.suspended_at is not None
 
 
 def revoke_of(db: Session, org_id: str, user_id: str, at: datetime) -> int:
-    """Revoke the organization's keys that the user made; how many were in force."""
-    return _revoke(db, org_id, at, ApiKey.created_by == user_id)
+    """Revoke the user's keys in the organization, and those created with them, as one by one.
+
+    How many were in force.
+    """
+    own = ApiKey.org_id == org_id, ApiKey.created_by == user_id
+    return _revoke(db, org_id, at, _descended(*own))
 
 
 def _listed(org_id: str, now: datetime) -> tuple[ColumnElement[bool], ...]:
@@ -132,11 +137,12 @@ def _listed(org_id: str, now: datetime) -> tuple[ColumnElement[bool], ...]:
     )
 
 
-def _revoke_with_theirs(db: Session, org_id: str, at: datetime, ids: Select[str]) -> int:
-    found = ids.cte(recursive=True)
+def _descended(*first: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Of the first keys, those created with them, and with those in turn."""
+    found = select(ApiKey.id).where(*first).cte(recursive=True)
     child = aliased(ApiKey)
     found = found.union(select(child.id).join(found, child.created_by_key_id == found.c.id))
-    return _revoke(db, org_id, at, ApiKey.id.in_(select(found.c.id)))
+    return ApiKey.id.in_(select(found.c.id))
 
 
 def forget_of_jobs(db: Session, before: datetime, limit: int) -> int:

@@ -39,11 +39,16 @@ def page(db: Session, team: Team, *, limit: int, after: str | None) -> Page[InTe
     return pages.cut([InTeam(*row) for row in db.execute(rows)], "user_id", limit)
 
 
-def fetch(db: Session, team: Team, user_id: str) -> InTeam:
+def find(db: Session, team: Team, user_id: str) -> InTeam | None:
     row = db.execute(_rows(team).where(Membership.user_id == user_id)).one_or_none()
-    if row is None:
+    return None if row is None else InTeam(*row)
+
+
+def fetch(db: Session, team: Team, user_id: str) -> InTeam:
+    found = find(db, team, user_id)
+    if found is None:
         raise RecordNotFound("the user is not in the team")
-    return InTeam(*row)
+    return found
 
 
 def put(db: Session, team: Team, member: Membership, role: str | None) -> None:

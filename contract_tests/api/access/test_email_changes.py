@@ -209,3 +209,17 @@ def test_with_a_code_it_is_done(house: House, person: Person, email: str) -> Non
     strong = Person(person.id, person.email, session)
     token = letters.email_change(house, strong, email)
     assert confirm(house, strong, token).json()["email"] == email
+
+
+def test_nobody_uses_up_what_may_be_sent_to_somebody_elses_address(
+    house: House, person: Person
+) -> None:
+    """What others ask for it is not sent, and keeps nobody from verifying what is theirs."""
+    thief = house.person("Eve")
+    for _ in range(5):
+        assert ask(house, thief, person.email).status_code == 202
+    assert sent_to(house, person.email) == []
+    for _ in range(5):
+        assert ask(house, person, person.email).status_code == 202
+    assert sent_to(house, person.email)[-1].subject == "Confirm your email address"
+    is_problem(ask(house, person, person.email), 422)

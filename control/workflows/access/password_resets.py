@@ -46,7 +46,8 @@ def ask(db: Session, sealer: Sealer, email: str, asked: dict[str, Any]) -> None:
 
 def _issue(op: Operation, db: Session, email: str) -> None:
     user = users.by_email(db, email)
-    if user is None:
+    # Service accounts have a user too, and neither a mailbox nor a password.
+    if user is None or not user.is_person:
         return
     at = now(db)
     sent = account_tokens.count_since(db, user.id, PASSWORD_RESET, at - timedelta(days=1))
