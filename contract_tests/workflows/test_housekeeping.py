@@ -13,6 +13,7 @@ from storage import identifiers, replays
 from storage.database import now
 from storage.events import audit, events
 from storage.records import AuditEntry, Event, Replay, Work
+from storage.roles import support_grants
 
 PAUSED = {"instance_id": "inst_01JD7QK3V8Y2M4N6P8R0S2T4V6", "paused_by": "idle"}
 
@@ -103,3 +104,24 @@ def test_nobody_waits_while_much_is_deleted(stage: Stage, monkeypatch: pytest.Mo
     monkeypatch.setattr(replays, "forget_expired", forgets)
     clean(stage)
     assert deleted == [2, 2, 2, 1]
+
+
+def test_support_grants_are_kept_for_as_long_as_what_was_done_by_them(stage: Stage) -> None:
+    with stage.database.write() as db:
+        for days in (450, 30):
+            moment = now(db) - timedelta(days=days)
+            until = moment + timedelta(hours=1)
+            made = support_grants.create(
+                db,
+                stage.org_id,
+                permissions=["org:read"],
+                instance_ids=None,
+                reason="so",
+                created_by="usr_1",
+                expires_at=until,
+            )
+            made.id = identifiers.first_of("sg_", moment)
+    clean(stage)
+    with stage.database.read() as db:
+        (left,) = support_grants.page(db, stage.org_id, limit=9, after=None).items
+        assert left.expires_at > now(db) - timedelta(days=40)

@@ -13,6 +13,7 @@ from storage.data import backups, migrations, restores
 from storage.database import now
 from storage.events import alerts, audit, events
 from storage.instances import approvals, changes, one_time_urls
+from storage.roles import support_grants
 
 KEEP_FINISHED_WORK: Final = timedelta(days=1)
 KEEP_ENDED_SESSIONS: Final = timedelta(days=30)
@@ -47,6 +48,7 @@ def clean(op: Operation) -> None:
     _forget(op, audit.forget_old, timedelta(days=settings.audit_kept_days))
     _forget(op, invites.forget_old, timedelta(days=settings.audit_kept_days))
     _forget(op, approvals.forget_old, timedelta(days=settings.audit_kept_days))
+    _forget(op, support_grants.forget_old, timedelta(days=settings.audit_kept_days))
     _forget(op, alerts.forget_old, timedelta(days=settings.audit_kept_days))
     _forget(op, changes.forget_old, timedelta(days=settings.audit_kept_days))
     _forget(op, migrations.forget_old, timedelta(days=settings.audit_kept_days))

@@ -6,7 +6,6 @@ from sqlalchemy import (
     ColumnElement,
     ForeignKey,
     Index,
-    Select,
     and_,
     func,
     or_,

@@ -67,7 +67,6 @@ def page(db: Session, org_id: str, *, limit: int, after: str | None) -> Page[Ser
 
 
 def count(db: Session, org_id: str) -> int:
-    """Those that are not disabled."""
+    """Disabled ones too, which stay."""
     rows = select(func.count()).select_from(ServiceAccount)
-    rows = rows.where(ServiceAccount.org_id == org_id, ServiceAccount.disabled_at.is_(None))
-    return db.scalars(rows).one()
+    return db.scalars(rows.where(ServiceAccount.org_id == org_id)).one()

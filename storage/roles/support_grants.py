@@ -13,7 +13,7 @@ from storage.access.users import User
 from storage.columns import EPOCH, MILLISECOND, Json, Owned, Record
 from storage.errors import RecordNotFound
 from storage.json_rows import JsonArray, JsonObject
-from storage.lookups import by_key
+from storage.lookups import by_key, delete_oldest
 from storage.pages import Page
 
 _IN_FORCE = text("revoked_at IS NULL")
@@ -107,6 +107,13 @@ def active(db: Session, org_id: str, now: datetime) -> list[SupportGrant]:
         SupportGrant.expires_at > now,
     )
     return list(db.scalars(rows))
+
+
+def forget_old(db: Session, before: datetime, limit: int) -> int:
+    """Delete at most `limit` that were given before that moment; each has ended long since."""
+    return delete_oldest(
+        db, SupportGrant.id, "sg_", before, limit, SupportGrant.expires_at < before
+    )
 
 
 def moment(stored: int | str) -> datetime:
