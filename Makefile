@@ -48,9 +48,10 @@ check: $(VENV)/.dev ## check formatting, lint, types, the OpenAPI documents and 
 	@$(BIN)/python -m pytest -q -n0 contract_tests/habits
 	@$(BIN)/hadolint Dockerfile
 
-fix: $(VENV)/.dev ## format the code and apply the linter's fixes
+fix: $(VENV)/.dev ## format the code, apply the linter's fixes, and write generated pages anew
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
+	@$(BIN)/python -m tools.access_page
 
 bench: $(VENV)/.dev ## measure performance against peers; a full run writes docs/benchmarks.md
 	@$(BIN)/python -m tools.bench $(ARGS)

@@ -104,6 +104,18 @@ class Operation:
     def at(self, place: Place) -> list[Field]:
         return [one for one in self.fields if one.place == place]
 
+    @cached_property
+    def query_arguments(self) -> tuple[Field, ...]:
+        """What a command takes as plain words from its query: what is required, and what it is for.
+
+        An operation that needs a query asks about something, as `access.explain` does. The first
+        record that the query may name beside is what it is asked for.
+        """
+        texts = [one for one in self.at("query") if one.kind in {"string", "enum"}]
+        needed = [one for one in texts if one.required]
+        records = [one for one in texts if not one.required and one.name.endswith("_id")]
+        return (*needed, *records[:1]) if needed else ()
+
     def takes(self, name: str, place: Place = "query") -> bool:
         return any(one.name.lower() == name.lower() for one in self.at(place))
 

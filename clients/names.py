@@ -17,6 +17,7 @@ CHECKED_CHARACTERS_MAX: Final = 64
 REPETITIONS_MAX: Final = 3
 REPEATED_GROUP: Final = re.compile(r"\)[*+{]")
 REPETITION: Final = re.compile(r"[*+?{]")
+PARAMETER: Final = re.compile(r"\{(\w+)\}")
 ID: Final = re.compile(r"^[a-z]{2,8}_[0-9A-HJKMNP-TV-Z]{26}$")
 
 
@@ -42,14 +43,25 @@ def may_match(pattern: str, value: str) -> bool:
 
 
 def lister(operation: Operation, field: Field) -> Operation | None:
-    """Answer the operation that lists what the path parameter names one of."""
-    head, _, _ = operation.path.partition(f"/{{{field.name}}}")
+    """Answer the operation that lists what the parameter names one of."""
+    path = operation.path if field.place == "path" else _path_of_one(operation, field)
+    head, _, _ = path.partition(f"/{{{field.name}}}")
     found = operation.document.at("GET", head)
     return found if found is not None and found.is_list else None
 
 
+def _path_of_one(operation: Operation, field: Field) -> str:
+    """Answer the path that names what a query names, within what the operation's own path names."""
+    known = {one.name for one in operation.at("path")}
+    for other in operation.document.operations.values():
+        head, found, _ = other.path.partition(f"/{{{field.name}}}")
+        if found and set(PARAMETER.findall(head)) <= known:
+            return other.path
+    return ""
+
+
 def names_of(operation: Operation, field: Field) -> list[str]:
-    """Answer which of NAMES can stand for the id that the path parameter wants."""
+    """Answer which of NAMES can stand for the id that the parameter wants."""
     listing = lister(operation, field)
     if listing is None or not field.name.endswith("_id"):
         return []
@@ -99,9 +111,14 @@ def identify(
     else:
         raise UnknownName(f"there is no {kind} called {value!r}")
     if len(found) > 1:
-        ids = ", ".join(str(item["id"]) for item in found)
+        ids = ", ".join(id_of(item, field.name) for item in found)
         raise AmbiguousName(f"{len(found)} {kind}s are called {value!r}; use an ID instead: {ids}")
-    return str(found[0]["id"])
+    return id_of(found[0], field.name)
+
+
+def id_of(item: Mapping[str, Any], name: str = "user_id") -> str:
+    """Answer the id of what is listed: `id`, or as parameters call it where it is a person's."""
+    return str(item["id"] if "id" in item else item[name])
 
 
 def _items(

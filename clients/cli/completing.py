@@ -16,7 +16,7 @@ from clients.cli import given
 from clients.cli.command_context import document_of
 from clients.document import Document, Field, Operation
 from clients.errors import ClientError
-from clients.names import NAMES, lister, statuses
+from clients.names import NAMES, id_of, lister, statuses
 from clients.schemas import DocumentError
 
 if TYPE_CHECKING:
@@ -34,11 +34,15 @@ Complete = Callable[[typer.Context, str], list[Word]]
 
 def completer(operation: Operation, field: Field) -> Complete | None:
     """Answer what completes the field: names of what there is, or what the catalogue has."""
-    listing = lister(operation, field) if field.place == "path" else None
+    listing = lister(operation, field) if _is_named(operation, field) else None
     listing = listing or _catalogue(operation.document, field.name)
     if listing is None:
         return None
     return _from(lambda _: listing, statuses(operation, listing)[0])
+
+
+def _is_named(operation: Operation, field: Field) -> bool:
+    return field.place == "path" or field in operation.query_arguments
 
 
 def instance_names(ctx: typer.Context, incomplete: str) -> list[Word]:
@@ -108,5 +112,5 @@ def _word(item: Mapping[str, Any]) -> Word:
     """Answer the name, or the id where a shell could take the name for more than a word."""
     # The catalogue's things go by their ids; what people made goes by the name they gave it.
     made = NAMES if "created_at" in item else ()
-    name = str(next((item[each] for each in made if item.get(each)), item["id"]))
-    return (name, "") if WORD.fullmatch(name) else (str(item["id"]), name)
+    name = str(next((item[each] for each in made if item.get(each)), id_of(item)))
+    return (name, "") if WORD.fullmatch(name) else (id_of(item), name)

@@ -285,3 +285,8 @@ def _name_to_id(
         arguments[field.argument] = context.identify(
             operation, field, str(arguments[field.argument]), arguments
         )
+    for field in operation.query_arguments:
+        if field.argument in arguments:
+            arguments[field.argument] = context.identify(
+                operation, field, str(arguments[field.argument]), arguments
+            )

@@ -56,8 +56,14 @@ class Option:
 
     @cached_property
     def is_positional(self) -> bool:
-        """Whether it is the subject: a path parameter that no profile gives."""
+        """Whether it is the subject: a path parameter that no profile gives, or what is asked."""
+        if self.field.place == "query":
+            return self.field in self.operation.query_arguments
         return self.field.place == "path" and self.context_flag is None
+
+    @property
+    def _is_named(self) -> bool:
+        return self.field.place == "path" or self.is_positional
 
     @cached_property
     def context_flag(self) -> str | None:
@@ -104,7 +110,7 @@ class Option:
     def _parameter(self) -> Parameter:
         kind = Parameter.KEYWORD_ONLY
         if self.is_positional:
-            omittable = moments.is_omittable(self.operation, self.field)
+            omittable = not self.field.required or moments.is_omittable(self.operation, self.field)
             info = typer.Argument(
                 help=self._help(),
                 metavar=self.flag,
@@ -189,7 +195,7 @@ class Option:
 
     @property
     def _described(self) -> str:
-        names = names_of(self.operation, self.field) if self.field.place == "path" else []
+        names = names_of(self.operation, self.field) if self._is_named else []
         if not names:
             return first_paragraph(self.field.description)
         noun = WHOLE.get(self._noun, self._noun.capitalize())
@@ -256,8 +262,10 @@ class Option:
         shown = schemas.example(self.field.schema)
         if self.field.kind == "array" and (shown == [] or not isinstance(shown, list)):
             shown = [schemas.example(self._items)]
-        if self.is_positional:
+        if self.is_positional and self.field.name.endswith("_id"):
             return [NAMED.get(self._noun, self._noun.replace("_", "-"))]
+        if self.is_positional:
+            return [NAMED.get(self._noun) or as_word(self.field.schema.get("example", self._noun))]
         if self._is_flag:
             return [self.flag if shown is not False else f"--no-{self.flag[2:]}"]
         if self.is_secret:

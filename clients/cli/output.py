@@ -24,6 +24,7 @@ FIRST: Final[tuple[str, ...]] = (
     "id", "name", "slug", "email", "engine", "engine_version", "kind", "old", "new", "size",
     "status", "paused_by", "region", "plan", "role", "prefix", "scopes", "vcpu", "memory_bytes",
 )  # fmt: skip
+SENTENCE: Final = "explanation"
 LAST: Final = ("created_at", "expires_at", "last_used_at")
 # The last ranges turn the direction of writing, and so what a name seems to be.
 CONTROL: Final = re.compile(
@@ -245,7 +246,10 @@ def print_table(
 
 
 def print_record(record: Mapping[str, Any]) -> None:
-    """Print one resource, a member a line; lists of resources follow as tables."""
+    """Print one resource, a member a line; lists of resources follow as tables.
+
+    What explains it in a sentence comes first.
+    """
     from rich.table import Table  # noqa: PLC0415  see show_json
     from rich.text import Text  # noqa: PLC0415  see show_json
 
@@ -253,7 +257,11 @@ def print_record(record: Mapping[str, Any]) -> None:
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")
     lists: dict[str, list[Mapping[str, Any]]] = {}
+    if isinstance(record.get(SENTENCE), str):
+        typer.echo(f"{plain(record[SENTENCE])}\n")
     for name, value in flattened(record):
+        if name == SENTENCE and isinstance(value, str):
+            continue
         if isinstance(value, list) and value and all(isinstance(one, Mapping) for one in value):
             lists[name] = value
         else:

@@ -187,6 +187,26 @@ def test_a_project_by_its_slug(answer: Any, tenant: Tenant) -> None:
     assert ordered["project_id"] == made["id"]
 
 
+def test_people_and_what_they_may_are_asked_for_by_name(
+    answer: Any, cli: Cli, served: Served, tenant: Tenant
+) -> None:
+    ada = served.house.member(tenant.org_id, "auditor")
+    changed = answer("members", "update", ada.email, "--role", "member")
+    assert (changed["user_id"], changed["role"]) == (ada.id, "member")
+    answer("instances", "create", "--engine", "duckdb", "--size", "f0", "--name", "asked", "--wait")
+    told = answer("access", "explain", ada.email, "instances.delete", "asked")
+    assert (told["user_id"], told["allowed"]) == (ada.id, True)
+    assert told["by"][0]["team_id"] is not None
+    ran = cli("access", "explain", ada.id, "orgs.close")
+    first, _, rest = ran.out.partition("\n\n")
+    assert first.startswith("Not allowed: none of their roles has org:close.")
+    assert first not in rest
+    assert "needs" in rest
+    assert cli("access", "explain", "nobody@example.org", "orgs.close").code == 4
+    assert cli("access", "explain", ada.email).code == 2
+    answer("instances", "erase", "asked", "--yes", "--wait")
+
+
 def test_keys_come_and_go(answer: Any, cli: Cli, served: Served) -> None:
     made = answer(
         "api-keys", "create", "--name", "ci", "--role", "member", "--scopes", "instances:read"

@@ -283,3 +283,21 @@ def test_a_queue_is_named_by_its_name_alone(home: object, plane: ControlPlane, c
     ran = cli("queues", "delete", "sales", "jobs", "--yes")
     assert ran.code == 0, ran.err
     assert not [one for one in plane.seen if one.path.endswith("/queues")]
+
+
+def test_what_a_query_asks_for_are_arguments_where_it_is_text() -> None:
+    def flags(*described: tuple[str, str, bool]) -> list[str]:
+        parameters = [
+            {"name": name, "in": "query", "required": required, "schema": {"type": kind}}
+            for name, kind, required in described
+        ]
+        get = {"operationId": "things.ask", "parameters": parameters, "responses": {}}
+        document = Document({"paths": {"/v1/things": {"get": get}}})
+        taken = options_of(document.operations["things.ask"])
+        return [one.flag for one in taken if one.is_positional]
+
+    record = ("thing_id", "string", False)
+    other = ("other_id", "string", False)
+    assert flags(record, ("what", "string", True), other) == ["WHAT", "THING"]
+    assert flags(record, ("what", "array", True), ("sure", "boolean", True)) == []
+    assert flags(record, other) == []

@@ -118,3 +118,12 @@ def test_what_is_within_a_record_is_shown_by_its_path(
     assert ["user.email", "a@b"] in lines
     assert ["user.mfa.on", "yes"] in lines
     assert ["org_1", "Acme"] in lines
+
+
+def test_what_explains_a_record_comes_first_and_once(capsys: pytest.CaptureFixture[str]) -> None:
+    output.print_record({"allowed": True, "explanation": "Allowed: by \x1b[31mhalf.", "by": []})
+    first, empty, *rest = capsys.readouterr().out.splitlines()
+    assert first == "Allowed: by \N{REPLACEMENT CHARACTER}[31mhalf."
+    assert empty == ""
+    assert "explanation" not in "".join(rest)
+    assert "allowed" in rest[0]
