@@ -18,15 +18,7 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from control.boundary import (
-    accounts,
-    allow_list,
-    callers,
-    charges,
-    failures,
-    passwords,
-    subjects,
-)
+from control.boundary import accounts, allow_list, callers, charges, failures, passwords, subjects
 from control.boundary.addresses import Proxies, levels, rate_key
 from control.boundary.admission_cache import AdmissionCache
 from control.boundary.authorization import authorize
@@ -35,6 +27,7 @@ from control.boundary.callers import Admission, Caller
 from control.boundary.charges import Charge
 from control.boundary.event_listener import EventListener
 from control.boundary.last_used import LastUsed
+from control.boundary.probing import ProbingWatch
 from control.boundary.rates import VERDICT, Verdict
 from control.boundary.replay import ReplayKey, Replays
 from control.boundary.rules import Rule, rule_of
@@ -91,6 +84,7 @@ class RequestPipeline:
         self._known: dict[int, str] = {}
         self._knowing = threading.Lock()
         self._admission_cache = AdmissionCache()
+        self._probing = ProbingWatch(services)
         self.last_used = LastUsed(services.database)
         self._event_listener = EventListener(services.database)
 
@@ -118,7 +112,7 @@ class RequestPipeline:
         return Stranger(*levels(self._ip(exchange))) if caller is None else caller
 
     def is_heavy(self, exchange: Exchange) -> bool:
-        """Whether a request takes much of a CPU, which those that hash a password do."""
+        """Whether a request takes much of a CPU: those that hash a password do."""
         return self._rule(exchange.operation).password is not None
 
     def arguments_of(self, operation: Operation, names: frozenset[str]) -> set[str]:
@@ -151,7 +145,8 @@ class RequestPipeline:
             if rule.writes:
                 return self._write(context)
             return self._read(context)
-        except Problem:
+        except Problem as problem:
+            self._probing.note(exchange, problem)
             # Whoever is turned away before the limit is asked has made a request all the same.
             if VERDICT not in exchange.state:
                 # It has guessed and got nothing, so it takes nothing of what a person may guess.

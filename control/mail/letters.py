@@ -85,6 +85,30 @@ is unsuspended, so replace it:
     )
 
 
+def probing_key(*, to: str, org: str, key: tuple[str, str, str], base_url: str) -> Letter:
+    """`key` is its id, its name and how it begins."""
+    key_id, name, prefix = key
+    org, name = _quotable(org), _quotable(name)
+    return Letter(
+        to=to,
+        subject=f'An API key of "{org}" is suspended: it was tried at many operations',
+        text=f"""\
+The API key "{name}" ({key_id}, which begins with {prefix}) of the organization "{org}"
+was tried at many operations that it has no permission for, as somebody does who has stolen a key
+and wants to know what it is good for. It is suspended on the database service at
+{base_url}
+
+Programs that use it are refused until you decide.
+
+1. Look at what was done with it: menagerie audit list --actor-id {key_id}
+2. If it was a program of yours, give it a key with the permissions that it needs, or put this one
+   in force again: menagerie api-keys unsuspend {key_id}
+3. If not, create a new key (menagerie api-keys create) and revoke this one:
+   menagerie api-keys revoke {key_id}
+""",
+    )
+
+
 def password_reset(*, to: str, token: str, until: datetime, base_url: str) -> Letter:
     """The token is behind a #, which no browser sends to a server or names to another site."""
     return Letter(

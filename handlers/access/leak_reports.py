@@ -4,7 +4,7 @@ from typing import Any
 
 from control.boundary import Call, identity
 from control.policy import leak_reports as rules
-from control.workflows.access import leaked_keys
+from control.workflows.access import key_suspensions
 from specserver import Unauthenticated
 from storage.access import key_leaks
 
@@ -46,7 +46,7 @@ def _act(call: Call, token: key_leaks.KnownToken, matches: list[Body]) -> None:
     unknown = [place for place in places if key_leaks.note(call.db, key, *place)]
     if not unknown or not key.is_live(call.now):
         return
-    leaked_keys.suspend(call.db, call.services, key, org, unknown[0], call.now)
+    key_suspensions.leaked(call.db, call.services, key, org, unknown[0], call.now)
     source, _ = unknown[0]
     call.audit(target=key.id, org=org, detail={"name": key.name, "source": source})
 
