@@ -61,6 +61,18 @@ def letters_to(visitor: Visitor, address: str) -> list[str]:
     return [f"{one['subject']}\n{one.get_content()}" for one in read if one["to"] == address]
 
 
+def join(visitor: Visitor, link: str) -> None:
+    """In the browser, from the link in a letter to an account, and signed in to it anew."""
+    visitor.open(link)
+    visitor.enter(name="Grace Hopper", password=NEW_PASSWORD)
+    visitor.press("Create account and join")
+    assert "Analytical Engines" in visitor.driver.page_source
+    visitor.press("Sign out")
+    visitor.enter(email=ADDRESS, password=NEW_PASSWORD)
+    visitor.submit_by_keyboard()
+    assert "Analytical Engines" in visitor.driver.page_source
+
+
 @pytest.mark.nightly
 def test_a_newcomer_joins_orders_and_is_paid_for(visitor: Visitor) -> None:
     house = visitor.house
@@ -69,15 +81,7 @@ def test_a_newcomer_joins_orders_and_is_paid_for(visitor: Visitor) -> None:
     invited = {"email": ADDRESS, "role": "member"}
     assert house.post(f"{tenant.path}/invites", tenant.key, json=invited).status_code == 201
 
-    # In the browser: from the letter to an account that is signed in.
-    visitor.open(visitor.newest_link())
-    visitor.enter(name="Grace Hopper", password=NEW_PASSWORD)
-    visitor.press("Create account and join")
-    assert "Analytical Engines" in visitor.driver.page_source
-    visitor.press("Sign out")
-    visitor.enter(email=ADDRESS, password=NEW_PASSWORD)
-    visitor.submit_by_keyboard()
-    assert "Analytical Engines" in visitor.driver.page_source
+    join(visitor, visitor.newest_link())
 
     # Elsewhere with the same password: a session of the API, and a key of their own.
     signed_in = house.post("/v1/sessions", json={"email": ADDRESS, "password": NEW_PASSWORD})
