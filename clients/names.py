@@ -43,21 +43,26 @@ def may_match(pattern: str, value: str) -> bool:
 
 
 def lister(operation: Operation, field: Field) -> Operation | None:
-    """Answer the operation that lists what the parameter names one of."""
-    path = operation.path if field.place == "path" else _path_of_one(operation, field)
+    """Answer the operation that lists what the parameter names one of.
+
+    What is put into a list is in another one, so far: a member of the organization, into a team.
+    """
+    is_listed = field.place == "path" and operation.method != "PUT"
+    path = operation.path if is_listed else _path_of_one(operation, field)
     head, _, _ = path.partition(f"/{{{field.name}}}")
     found = operation.document.at("GET", head)
     return found if found is not None and found.is_list else None
 
 
 def _path_of_one(operation: Operation, field: Field) -> str:
-    """Answer the path that names what a query names, within what the operation's own path names."""
+    """Answer the path that names one with the least, which the operation's own path names too."""
     known = {one.name for one in operation.at("path")}
-    for other in operation.document.operations.values():
-        head, found, _ = other.path.partition(f"/{{{field.name}}}")
-        if found and set(PARAMETER.findall(head)) <= known:
-            return other.path
-    return ""
+    heads = (
+        other.path.partition(f"/{{{field.name}}}")
+        for other in operation.document.operations.values()
+    )
+    found = [head for head, here, _ in heads if here and set(PARAMETER.findall(head)) <= known]
+    return min(found, key=lambda head: (head.count("{"), len(head)), default="")
 
 
 def names_of(operation: Operation, field: Field) -> list[str]:

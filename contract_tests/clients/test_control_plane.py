@@ -193,6 +193,12 @@ def test_people_and_what_they_may_are_asked_for_by_name(
     ada = served.house.member(tenant.org_id, "auditor")
     changed = answer("members", "update", ada.email, "--role", "member")
     assert (changed["user_id"], changed["role"]) == (ada.id, "member")
+    # Whoever is put into a team is not in its list yet.
+    answer("teams", "create", "--name", "Asked")
+    assert (
+        answer("team-members", "set", "Asked", ada.email, "--role", "viewer")["user_id"] == ada.id
+    )
+    assert cli("team-members", "remove", "Asked", ada.email, "--yes").code == 0
     answer("instances", "create", "--engine", "duckdb", "--size", "f0", "--name", "asked", "--wait")
     told = answer("access", "explain", ada.email, "instances.delete", "asked")
     assert (told["user_id"], told["allowed"]) == (ada.id, True)

@@ -24,6 +24,8 @@ PLACES = [
     *(RecordPlace(team) for team in TEAMS),
     *(RecordPlace(team, project) for team in TEAMS for project in PROJECTS),
     *(RecordPlace(team, "proj_1", f"inst_{team}") for team in TEAMS),
+    # In a team that nobody has a role in: a project keeps what is held for it, wherever it moves.
+    *(RecordPlace("team_green", project) for project in PROJECTS),
 ]
 
 permission_sets = st.frozensets(st.sampled_from(sorted(ALL)), max_size=8)
