@@ -93,8 +93,8 @@ def test_a_role_in_a_project_lets_do_what_it_holds(
             assert is_let_in(answer), answer.text
         else:
             lacks(answer, permission)
-        # A key of a service account is cut by the role of the account.
-        allowed = permission in held & ROLES["developer"] and not is_for_people(operation)
+        # A key of a service account inherits what the account has.
+        allowed = permission in held and not is_for_people(operation)
         assert is_let_in(by_program) is allowed, (given, by_program.text)
 
 

@@ -10,6 +10,7 @@ from control.policy import permissions, rights
 from control.policy.permissions import RoleSets, role_sets
 from control.policy.rights import Assigned, HeldRoles, Rights, RoleGrant
 from storage.access import teams, users
+from storage.access.api_keys import ApiKey
 from storage.roles import held_roles, support_grants
 
 COLUMNS: Final = len(held_roles.COLUMNS)
@@ -25,6 +26,17 @@ class RoleHolder(NamedTuple):
     @property
     def rights(self) -> Rights:
         return rights.of_member(self.held, self.sets, everyone=self.everyone)
+
+    def left_to(self, key: ApiKey) -> Rights:
+        """What a key has of its owner's rights, cut by its role and its scopes.
+
+        One of a service account with the role of the account inherits all that the account has,
+        by whichever roles; its scopes alone cut that.
+        """
+        inherits = key.service_account_id is not None and key.role == self.held.role
+        if not inherits:
+            return self.rights.cut(self.sets.granted(key.role, key.scopes))
+        return self.rights if key.scopes is None else self.rights.cut(frozenset(key.scopes))
 
     @property
     def grants(self) -> list[RoleGrant]:

@@ -129,7 +129,7 @@ def admit(
 def _resolve_key(key: ApiKey, user: User, org: Organization, *roles: Any) -> ResolvedCredential:
     owner = role_holders.of_row(roles, org.role_sets, org.id)
     # What it may is cut, and not where: it is in the teams that its owner is in.
-    cut = owner.rights.cut(owner.sets.granted(key.role, key.scopes))
+    cut = owner.left_to(key)
     weaker = _weaker(key.role, owner)
     return ResolvedCredential(Caller("api_key", user, key, None, weaker, cut, mfa=False), org)
 

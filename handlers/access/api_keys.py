@@ -128,5 +128,5 @@ def _beyond(call: OrgCall, key: ApiKey) -> frozenset[str]:
     """What the key can do that the caller cannot: by name, or where its owner has it."""
     own, granted = call.caller.rights, reach.sets_of(call).granted(key.role, key.scopes)
     owner = role_holders.of_member(call.db, call.org.id, key.created_by)
-    elsewhere = owner.rights.cut(granted).beyond(own) if owner is not None else frozenset()
+    elsewhere = owner.left_to(key).beyond(own) if owner is not None else frozenset()
     return (granted - own.anywhere) | elsewhere

@@ -71,7 +71,7 @@ def check_reach(call: OrgCall, account: ServiceAccount, scopes: list[str] | None
     """Nobody gets by a key what they do not have: the account may have been given more since."""
     member = role_holders.of_member(call.db, call.org.id, account.id)
     assert member is not None, "it is not disabled"
-    given = member.rights.cut(member.sets.granted(account.role, scopes))
+    given = member.rights if scopes is None else member.rights.cut(frozenset(scopes))
     reach.check_given(call, given, who)
 
 

@@ -152,6 +152,26 @@ def test_it_can_be_in_teams_as_members_are(house: House, tenant: Tenant) -> None
     assert len(mine(house, tenant, account["key"])["in_teams"]) == 1
 
 
+def test_a_key_has_all_that_the_account_was_given(house: House, tenant: Tenant) -> None:
+    account = create(house, tenant)
+    assert house.get(f"{tenant.path}/audit", account["key"]).status_code == 403
+    audits = role(house, tenant, "audit:read", "api-keys:write", name="audits")
+    assign(house, audits, tenant.key, account["id"])
+    assert house.get(f"{tenant.path}/audit", account["key"]).status_code == 200
+    # One that it makes for itself with a role of its own is cut by that.
+    body = {"name": "weak", "role": "auditor", "scopes": ["audit:read", "instances:write"]}
+    weak = house.post(f"{tenant.path}/api-keys", account["key"], json=body).json()["key"]
+    assert house.get(f"{tenant.path}/audit", weak).status_code == 200
+    is_problem(house.get(f"{tenant.path}/instances", weak), 403, "permission_missing")
+    body = {"name": "same", "role": "member"}
+    same = house.post(f"{tenant.path}/api-keys", account["key"], json=body)
+    assert same.status_code == 201
+    assert house.get(f"{tenant.path}/audit", same.json()["key"]).status_code == 200
+    scoped = {"name": "cut", "role": "member", "scopes": ["instances:read"]}
+    cut = house.post(f"{tenant.path}/api-keys", account["key"], json=scoped).json()["key"]
+    is_problem(house.get(f"{tenant.path}/audit", cut), 403, "permission_missing")
+
+
 def test_nobody_gets_more_by_it_than_they_have(house: House, tenant: Tenant) -> None:
     manager = house.member(tenant.org_id, "member")
     managing = role(house, tenant, "service-accounts:write", name="manages accounts")
@@ -168,8 +188,9 @@ def test_nobody_gets_more_by_it_than_they_have(house: House, tenant: Tenant) -> 
     audits = role(house, tenant, "audit:read", name="audits")
     assign(house, audits, tenant.key, account["id"])
     key = f"{path_of(tenant, account)}/keys"
-    # A key is cut by the role of the account, and so is what was given beside it.
-    assert house.post(key, manager.session, json={"name": "3"}).status_code == 201
+    is_problem(house.post(key, manager.session, json={"name": "3"}), 403, "role_exceeds_yours")
+    cut = {"name": "4", "scopes": ["instances:read"]}
+    assert house.post(key, manager.session, json=cut).status_code == 201
     strong = create(house, tenant, name="strong", role="admin")
     for answer in (
         house.post(f"{path_of(tenant, strong)}/keys", manager.session, json={"name": "x"}),

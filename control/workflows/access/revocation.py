@@ -133,8 +133,7 @@ def _rights(db: Session, org_id: str, holder: str, moment: datetime) -> Rights:
     if member is None:
         granted = role_holders.of_support(db, org_id, user_id, moment) if session else []
         return combined(granted)
-    held = member.rights
-    return held if key is None else held.cut(member.sets.granted(key.role, key.scopes))
+    return member.rights if key is None else member.left_to(key)
 
 
 SCHEDULE: Final = Schedule("access", end_urls, every_s=URLS_EVERY_S, lanes=_lanes)
