@@ -86,7 +86,7 @@ is unsuspended, so replace it:
 
 
 def password_reset(*, to: str, token: str, until: datetime, base_url: str) -> Letter:
-    """The token is behind a #, which no browser sends to a server or names to another site."""
+    """Opening the link does nothing yet, as mail programs open links by themselves."""
     return Letter(
         to=to,
         subject="Choose a new password",
@@ -97,7 +97,7 @@ service at
 
 If that was you, choose one here:
 
-    {base_url}/reset#{token}
+    {base_url.rstrip("/")}/account/reset?token={token}
 
 or on the command line (type your new password, of at least 12 characters, after the second
 command):
@@ -145,7 +145,7 @@ Somebody with an account on the database service at
 {base_url}
 gave this email address as theirs. If that was you, confirm it while you are signed in:
 
-    {base_url}/email#{token}
+    {base_url.rstrip("/")}/account/email?token={token}
 
 or on the command line:
 

@@ -1,4 +1,4 @@
-"""The second factor: an authenticator app set up by a QR code, and removed."""
+"""The second factor: an authenticator app set up by a QR code, its recovery codes, and removed."""
 
 import re
 from typing import Any, Final
@@ -33,7 +33,7 @@ def confirm() -> ResponseReturnValue:
     me, body = forms.require_me(), {"code": typed_code()}
     answer = forms.call("POST", "/v1/me/totp/actions/confirm", body=body, key=forms.sent_key())
     if answer.is_ok:
-        return redirect(url_for("second_factor", done="enrolled"), 303)
+        return _codes(me, answer, is_new=True)
     form, uri = _refused(answer, "code"), request.form.get("uri", "")
     # It is shown by the API once, and was on the page that this comes from.
     if answer.code != "conflict" and _ENROLMENT.fullmatch(uri) and _SECRET.search(uri):
@@ -51,6 +51,16 @@ def remove() -> ResponseReturnValue:
     return redirect(url_for("second_factor", done="removed"), 303)
 
 
+def renew_recovery_codes() -> ResponseReturnValue:
+    me = forms.require_me()
+    answer = forms.call("POST", "/v1/me/recovery-codes", key=forms.sent_key())
+    if answer.code == "mfa_required":
+        return redirect(url_for("code", next="second-factor"), 303)
+    if not answer.is_ok:
+        return _page(me, _refused(answer))
+    return _codes(me, answer, is_new=False)
+
+
 def _refused(answer: ApiAnswer, *fields: str) -> forms.PageForm:
     at = {"code_refused": "code", "password_refused": "password", "password_required": "password"}
     return forms.refused(answer, fields, at=at)
@@ -59,6 +69,12 @@ def _refused(answer: ApiAnswer, *fields: str) -> forms.PageForm:
 def _page(me: dict[str, Any], form: forms.PageForm | None = None) -> ResponseReturnValue:
     done = request.args.get("done", "")
     return forms.show("second_factor.html", form, me=me, done=done)
+
+
+def _codes(me: dict[str, Any], answer: ApiAnswer, *, is_new: bool) -> ResponseReturnValue:
+    """What the API shows once, in the answer to the form: no page of its own could show it."""
+    codes = answer.body["recovery_codes"]
+    return forms.show("recovery_codes.html", me=me, codes=codes, is_new=is_new)
 
 
 def _scan(me: dict[str, Any], uri: str, form: forms.PageForm | None = None) -> ResponseReturnValue:

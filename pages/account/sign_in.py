@@ -10,6 +10,7 @@ from pages.account import cookies, destinations, forms
 from pages.account.api import ApiAnswer
 
 FIELDS: Final = ("email", "password")
+_RECOVERY_REFUSED: Final = "This code is wrong or has already been used. Enter another one."
 
 
 def sign_in() -> ResponseReturnValue:
@@ -44,7 +45,13 @@ def code() -> ResponseReturnValue:
     answer = forms.call("POST", path, body={"code": typed_code()}, key=forms.sent_key())
     if answer.is_ok:
         return destinations.onward()
-    return _code_form(me, forms.refused(answer, ["code"], at={"code_refused": "code"}))
+    says = {"code_refused": _RECOVERY_REFUSED} if _is_recovery() else {}
+    form = forms.refused(answer, ["code"], at={"code_refused": "code"}, says=says)
+    return _code_form(me, form)
+
+
+def _is_recovery() -> bool:
+    return request.values.get("with") == "recovery"
 
 
 def typed_code() -> str:
@@ -94,4 +101,5 @@ def _form(form: forms.PageForm | None = None) -> ResponseReturnValue:
 
 
 def _code_form(me: dict[str, object], form: forms.PageForm | None = None) -> ResponseReturnValue:
-    return forms.show("code.html", form, me=me, onward=destinations.named())
+    named = destinations.named()
+    return forms.show("code.html", form, me=me, onward=named, is_recovery=_is_recovery())
