@@ -9,6 +9,7 @@ from storage.access.invites import Invite
 from storage.access.key_leaks import KeyLeak
 from storage.access.memberships import Membership
 from storage.access.organizations import Organization
+from storage.access.passkeys import Passkey, UsedChallenge
 from storage.access.projects import Project
 from storage.access.recovery_codes import RecoveryCode
 from storage.access.sessions import UserSession
@@ -68,6 +69,7 @@ __all__ = [
     "Network",
     "OneTimeUrl",
     "Organization",
+    "Passkey",
     "Project",
     "ProjectMember",
     "RateWindow",
@@ -82,6 +84,7 @@ __all__ = [
     "SupportGrant",
     "Team",
     "TeamMember",
+    "UsedChallenge",
     "User",
     "UserSession",
     "Work",

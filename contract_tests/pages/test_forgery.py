@@ -115,7 +115,8 @@ def test_what_changes_something_is_asked_for_by_no_link(house: House, browser: B
         *("sign-out", "invite/create-account", "invite/accept", "second-factor/enrol"),
         *("second-factor/confirm", "second-factor/remove", "sessions/end"),
         *("reset/ask", "reset/complete", "email/change", "email/confirm"),
-        "second-factor/recovery-codes",
+        *("second-factor/recovery-codes", "passkeys/add", "passkeys/create"),
+        *("passkeys/rename", "passkeys/remove"),
     ):
         page = browser.get(START + path)
         allowed = set(page.response.headers["allow"].split(", "))

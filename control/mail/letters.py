@@ -135,6 +135,27 @@ then sign in, and revoke the API keys that you do not know.
     )
 
 
+def passkey_added(*, to: str, name: str, at: datetime, ip: str, base_url: str) -> Letter:
+    """For whoever did not do it."""
+    return Letter(
+        to=to,
+        subject="A passkey was added to your account",
+        text=f"""\
+A passkey named "{_quotable(name)}" was added to your account with this email address, on the
+database service at
+{base_url}
+at {_moment(at)}, from the address {ip}. It signs in without your password.
+
+If that was you, there is nothing to do.
+
+If it was not you, somebody is in your account. Remove the passkey, and choose a new password:
+
+    {base_url.rstrip("/")}/account/second-factor
+    {base_url.rstrip("/")}/account/reset
+""",
+    )
+
+
 def email_change(*, to: str, token: str, until: datetime, base_url: str) -> Letter:
     """To the address that an account is to have, or has."""
     return Letter(

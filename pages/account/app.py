@@ -14,6 +14,7 @@ from pages.account import (
     forms,
     invites,
     overview,
+    passkeys,
     resets,
     second_factor,
     sign_in,
@@ -27,6 +28,10 @@ _BACK_TO: Final = {
     "confirm": "second-factor",
     "remove": "second-factor",
     "renew_recovery_codes": "second-factor",
+    "add_passkey": "second-factor",
+    "create_passkey": "second-factor",
+    "rename_passkey": "second-factor",
+    "remove_passkey": "second-factor",
     "password": "password",
     "email": "email",
     "change_email": "email",
@@ -65,7 +70,7 @@ def make_app(*, is_secure: bool) -> Flask:
     app.jinja_env.filters |= {"moment": wording.moment, "device": wording.device}
     app.before_request(forgery.check)
     app.after_request(cookies.add)
-    app.after_request(headers.add_without_scripts)
+    app.after_request(headers.add_to_account)
     app.register_error_handler(HTTPException, _failed)
     app.register_error_handler(forms.SignedOut, _signed_out)
     app.register_error_handler(forms.ApiRefused, _refused)
@@ -77,6 +82,8 @@ def _route(app: Flask) -> None:
     app.add_url_rule("/", view_func=overview.overview)
     app.add_url_rule("/sign-in", view_func=sign_in.sign_in, methods=["GET", "POST"])
     app.add_url_rule("/code", view_func=sign_in.code, methods=["GET", "POST"])
+    app.add_url_rule("/passkey", view_func=passkeys.passkey_sign_in, methods=["GET", "POST"])
+    app.add_url_rule("/code/passkey", view_func=passkeys.passkey_code, methods=["GET", "POST"])
     app.add_url_rule("/invite", view_func=invites.invite)
     app.add_url_rule("/reset", view_func=resets.reset)
     app.add_url_rule("/password", view_func=credentials.password, methods=["GET", "POST"])
@@ -93,6 +100,10 @@ def _route(app: Flask) -> None:
         ("/second-factor/enrol", second_factor.enrol),
         ("/second-factor/confirm", second_factor.confirm),
         ("/second-factor/remove", second_factor.remove),
+        ("/passkeys/add", passkeys.add_passkey),
+        ("/passkeys/create", passkeys.create_passkey),
+        ("/passkeys/rename", passkeys.rename_passkey),
+        ("/passkeys/remove", passkeys.remove_passkey),
         ("/second-factor/recovery-codes", second_factor.renew_recovery_codes),
         ("/sessions/end", overview.end_session),
     ):

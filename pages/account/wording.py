@@ -81,6 +81,11 @@ def sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:].rstrip('.')}."
 
 
+def lowered(text: str) -> str:
+    """A sentence whose subject has been said."""
+    return f"{text[:1].lower()}{text[1:].rstrip('.')}."
+
+
 def device(user_agent: str | None) -> str:
     """What a session began with, as its owner would call it."""
     text = user_agent or ""

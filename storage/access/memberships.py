@@ -80,7 +80,9 @@ def first_owner(db: Session, org_id: str) -> str | None:
 
 
 def count_without_mfa(db: Session, org_id: str) -> int:
-    """Members of the organization who have no confirmed authenticator app."""
+    """Members of the organization who have neither an authenticator app nor a passkey."""
     rows = select(func.count()).select_from(Membership).join(User, User.id == Membership.user_id)
-    rows = rows.where(Membership.org_id == org_id, User.totp_confirmed_at.is_(None))
+    rows = rows.where(
+        Membership.org_id == org_id, User.totp_confirmed_at.is_(None), User.passkeys == 0
+    )
     return db.scalars(rows).one()
