@@ -29,6 +29,7 @@ from storage.access import (
     api_keys,
     memberships,
     organizations,
+    passkeys,
     projects,
     recovery_codes,
     sessions,
@@ -151,12 +152,13 @@ def _make(settings: Settings, services: Services) -> tuple[dict[str, Any], Owner
 
 def _forget_second_factor(db: Session, user: users.User) -> None:
     """Whoever has the machine may do so; the owner of a lost authenticator app has no other way."""
-    if user.totp_secret_sealed is None:
+    if user.totp_secret_sealed is None and not user.passkeys:
         return
     user.totp_secret_sealed = user.totp_confirmed_at = user.totp_last_step = None
+    passkeys.forget(db, user)
     recovery_codes.forget(db, user.id)
     sessions.forget_second_factor(db, user.id)
-    _LOG.warning("removed the owner's authenticator app; enroll another one")
+    _LOG.warning("removed the owner's authenticator app and passkeys; set up others")
 
 
 def _organization(settings: Settings, db: Session, user_id: str) -> organizations.Organization:

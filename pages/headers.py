@@ -34,8 +34,14 @@ def add(response: Response) -> Response:
     return response
 
 
-def add_without_scripts(response: Response) -> Response:
-    """As `add`, on pages that have none: nor would one run that somebody got into them."""
+def add_to_account(response: Response) -> Response:
+    """As `add`, on pages without scripts: nor would one run that somebody got into them.
+
+    Those that ask for a passkey have one, of a file.
+    """
     add(response)
-    response.headers["Content-Security-Policy"] = WITHOUT_SCRIPTS
+    policy = WITHOUT_SCRIPTS
+    if g.get("has_script"):
+        policy = policy.replace("style-src", "script-src 'self'; style-src")
+    response.headers["Content-Security-Policy"] = policy
     return response

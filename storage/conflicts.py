@@ -10,6 +10,7 @@ from storage.errors import StateConflict
 SENTENCES: Final = {
     "organizations.slug": "an organization with this slug already exists",
     "users.email": "a user with this email address already exists",
+    "passkeys.credential_id": "this passkey was added already",
     "memberships.org_id, memberships.user_id": "the user is already a member",
     "baa_signatures.org_id, baa_signatures.version": "this version of the BAA is signed already",
     "enterprise_orgs.org_id": "the organization is in an enterprise already",
@@ -35,6 +36,7 @@ SENTENCES: Final = {
 CONSTRAINTS: Final = {
     "uq_organizations_slug": "organizations.slug",
     "uq_users_email": "users.email",
+    "uq_passkeys_credential_id": "passkeys.credential_id",
     "pk_memberships": "memberships.org_id, memberships.user_id",
     "pk_baa_signatures": "baa_signatures.org_id, baa_signatures.version",
     "pk_enterprise_orgs": "enterprise_orgs.org_id",

@@ -9,6 +9,7 @@ from storage.access.invites import Invite
 from storage.access.key_leaks import KeyLeak
 from storage.access.memberships import Membership
 from storage.access.organizations import Organization
+from storage.access.passkeys import Passkey, UsedChallenge
 from storage.access.projects import Project
 from storage.access.recovery_codes import RecoveryCode
 from storage.access.sessions import UserSession
@@ -71,6 +72,7 @@ __all__ = [
     "OidcIssuer",
     "OneTimeUrl",
     "Organization",
+    "Passkey",
     "Project",
     "ProjectMember",
     "RateWindow",
@@ -85,6 +87,7 @@ __all__ = [
     "SupportGrant",
     "Team",
     "TeamMember",
+    "UsedChallenge",
     "User",
     "UserSession",
     "Work",

@@ -13,6 +13,7 @@ from control.workflows.instances.subjects import publish_failed
 from specserver import Operation
 from storage import identifiers
 from storage.access import enterprises
+from storage.access.passkeys import Passkey
 from storage.events.alerts import Alert
 from storage.instances.instances import Instance
 
@@ -48,6 +49,7 @@ class Estate:
     grant_id: str = f"sg_{NEVER}"
     approval_id: str = f"apr_{NEVER}"
     subsidiary_id: str = f"org_{NEVER}"
+    passkey_id: str = f"pk_{NEVER}"
     queue_name: str = "orders"
 
     @property
@@ -77,6 +79,7 @@ class Estate:
             "token": NO_INVITE,
             "queue_name": self.queue_name,
             "session_id": "current",
+            "passkey_id": self.passkey_id,
         }
 
 
@@ -105,6 +108,7 @@ NOBODY = {
     "token": NO_INVITE,
     "queue_name": "never",
     "session_id": f"ses_{NEVER}",
+    "passkey_id": f"pk_{NEVER}",
 }
 
 
@@ -121,8 +125,28 @@ def estate(house: House, name: str = "Estate", *, plan: str = "team") -> Estate:
     roles = with_roles(house, tenant, name, user_id)
     approval_id = waiting(house, tenant, name, team_id)
     ids = (*copies, migration_id, alert_id, user_id, invite_id, team_id, *roles, approval_id)
-    ids = (*ids, attached(house, tenant, name))
+    ids = (*ids, attached(house, tenant, name), with_passkey(house, tenant))
     return Estate(tenant, instance_id, domain_id, *ids)
+
+
+def with_passkey(house: House, tenant: Tenant) -> str:
+    """The id of a passkey of the owner, whose sessions are asked for a second factor from then on.
+
+    It is not counted, so that tests without a second factor are about the same people.
+    """
+    with house.database.write() as db:
+        made = Passkey(
+            id=identifiers.new("pk_"),
+            user_id=tenant.owner.id,
+            name="Phone",
+            credential_id=identifiers.new("made-up-"),
+            public_key=b"none",
+            sign_count=0,
+            is_backup_eligible=True,
+            is_backed_up=False,
+        )
+        db.add(made)
+        return made.id
 
 
 def invited(house: House, tenant: Tenant, name: str) -> str:

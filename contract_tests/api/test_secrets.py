@@ -13,6 +13,8 @@ from contract_tests.api.harness import PASSWORD, House, Person
 from contract_tests.api.leaks import match, report, trust
 from contract_tests.api.rows import OPERATIONS, Estate, estate, is_problem, migrating, send, trusted
 from contract_tests.api.second_factor import code, enrol, enrolled
+from contract_tests.api.soft_authenticator import Authenticator
+from contract_tests.api.with_passkeys import OPTIONS, SIGN_IN_OPTIONS, added, asked
 from control.boundary import secret_members
 from specserver import Operation
 from storage.records import Record
@@ -123,6 +125,12 @@ def exchange(house: House, _person: Person) -> list[str]:
     return [right, wrong, right.rpartition(".")[2], WRONG]
 
 
+def ask_for_a_passkey(house: House, person: Person) -> list[str]:
+    is_problem(house.post(OPTIONS, person.session, json={"password": WRONG}), 403)
+    added(house, person)
+    return [WRONG, PASSWORD]
+
+
 ACTS: dict[str, dict[str, Act]] = {
     "leak_reports.create": {"token": report_a_leak},
     "sessions.create": {"password": sign_in, "totp_code": sign_in_with_a_code},
@@ -131,6 +139,7 @@ ACTS: dict[str, dict[str, Act]] = {
     "me.change_email": {"password": change_the_address},
     "me.confirm_email": {"email_token": change_the_address},
     "me.enrol_totp": {"password": enrol_twice},
+    "passkeys.options": {"password": ask_for_a_passkey},
     "me.confirm_totp": {"code": step_up},
     "password_resets.complete": {"reset_token": reset_the_password, "password": reset_the_password},
     "users.create": {"invite_token": create_account, "password": create_account},
@@ -176,6 +185,8 @@ def test_what_answers_show_once_is_stated_here_again() -> None:
         "me.renew_recovery_codes": {"recovery_codes"},
         "migrations.create": {"source_url"},
         "migrations.source_url": {"url"},
+        "passkeys.create": {"recovery_codes"},
+        "passkeys.sign_in": {"token"},
         "sessions.create": {"token"},
     } == TELLING
 
@@ -205,6 +216,8 @@ def test_what_is_shown_once_is_found_again_nowhere(
     elif operation.id == "me.renew_recovery_codes":
         enrolled(house, owner := house.person())
         by = owner.session
+    elif operation.id.startswith("passkeys."):
+        by, body = with_passkey(house, operation.id)
     answer = send(house, operation, ids, by, body)
     assert answer.is_success, answer.text
     secrets = {one for name in TELLING[operation.id] for one in _named(answer.json(), name)}
@@ -212,6 +225,16 @@ def test_what_is_shown_once_is_found_again_nowhere(
     # Nor what a URL is secret by.
     secrets |= {one.rpartition("/")[2] for one in secrets}
     assert found_again(house, log, secrets) == set()
+
+
+def with_passkey(house: House, operation_id: str) -> tuple[str, dict[str, Any]]:
+    """Somebody, and what adds a passkey of theirs, or signs in with it."""
+    person, maker = house.person(), Authenticator()
+    if operation_id == "passkeys.create":
+        options = asked(house, OPTIONS, person.session)
+        return person.session, {"name": "Phone", "credential": maker.create(options)}
+    added(house, person, maker)
+    return person.session, {"credential": maker.get(asked(house, SIGN_IN_OPTIONS))}
 
 
 @pytest.fixture(scope="module")

@@ -25,6 +25,8 @@ PUBLIC = {
     "system.health",
     "system.description",
     "password_resets.complete",
+    "passkeys.sign_in",
+    "passkeys.sign_in_options",
     "password_resets.create",
     "sessions.create",
     "users.create",
@@ -44,6 +46,7 @@ ELSEWHERE = {
     "sizes.list": "the catalogue",
     "orgs.list": "the caller's own, which the canary of the owner is looked for in",
     "leak_reports.create": "what the sender of a report has sent, labelled",
+    "passkeys.list": "the caller's own, which have no organization",
     "sessions.list": "the caller's own, which have no organization",
 }
 """Lists outside of any organization, and whose they are."""

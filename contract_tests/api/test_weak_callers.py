@@ -49,6 +49,10 @@ ASSURED = {
     "members.update": "step_up",
     "me.change_email": "step_up",
     "me.change_password": "step_up",
+    "me.enrol_totp": "step_up",
+    "me.confirm_totp": "step_up",
+    "passkeys.create": "step_up",
+    "passkeys.options": "step_up",
     "queues.delete": "step_up",
     "queues.permit": "step_up",
     "queues.purge": "step_up",
@@ -56,10 +60,13 @@ ASSURED = {
     "enterprise.attach": "mfa",
     "me.remove_totp": "mfa",
     "me.renew_recovery_codes": "mfa",
+    "passkeys.delete": "mfa",
     "network.replace": "mfa",
     "orgs.close": "mfa",
 }
 """Stated here again, so that none is taken away by an edit of the document alone."""
+NEEDING_NOTHING = {"me.enrol_totp", "passkeys.options"}
+"""They do what they do with an empty body, for whoever is let in."""
 OWNERS_ALONE = {
     *("compliance.sign_baa", "orgs.close", "instances.erase"),
     *("enterprise.attach", "enterprise.create", "enterprise.detach", "enterprise.update"),
@@ -139,10 +146,11 @@ def test_who_enrolled_is_asked_for_it_and_nobody_else(
     body: Any = {} if "requestBody" in operation.document else None
     refused = send(house, operation, ids, house.session(enrolled.owner.id), body)
     is_problem(refused, 403, "mfa_required")
-    assert send(house, operation, ids, enrolled.owner.session, body).status_code in {404, 422}
+    past = {404, 422} | ({200, 201, 409} if operation.id in NEEDING_NOTHING else set())
+    assert send(house, operation, ids, enrolled.owner.session, body).status_code in past
     ids["org_id"] = tenant.org_id
     passed = send(house, operation, ids, tenant.owner.session, body)
-    assert passed.status_code in {404, 422}, passed.text
+    assert passed.status_code in past, passed.text
 
 
 def test_the_page_of_permissions_lists_them() -> None:

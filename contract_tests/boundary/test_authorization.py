@@ -44,7 +44,7 @@ def caller(
     enrolled: bool = False,
     support_grants: tuple[str, ...] = (),
 ) -> Caller:
-    user = SimpleNamespace(totp_confirmed_at=ENROLLED_AT if enrolled else None)
+    user = SimpleNamespace(has_second_factor=enrolled)
     rights = Rights(frozenset(held), {"team_1": frozenset(in_team)})
     proof = SimpleNamespace(created_at=NOW)
     key, session = (proof, None) if kind == "api_key" else (None, proof)

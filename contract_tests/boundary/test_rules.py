@@ -175,7 +175,12 @@ def test_a_rule_knows_the_secrets_of_the_body_and_of_the_response() -> None:
         else:
             document["responses"] = {"201": message}
     document["security"] = [{"api_key": []}]
-    assert rule_of(Operation(ORG, "post", document)).secret == {"password", "token"}
+    found = rule_of(Operation(ORG, "post", document))
+    assert found.secret == {"password", "token"}
+    assert (found.tells, found.brief) == (True, False)
+    document["x-rate-limit"] = "authentication"
+    document["x-authorize"] = {"permission": "org:write", "assurance": "step_up"}
+    assert rule_of(Operation(ORG, "post", document)).brief
 
 
 def test_a_rule_has_the_records_of_the_path_and_holds_what_it_changes() -> None:

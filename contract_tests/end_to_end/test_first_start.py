@@ -19,7 +19,7 @@ from menagerie.endpoints import endpoints_file, read_endpoints
 from menagerie.errors import SettingsError
 from menagerie.refusals import unusable
 from menagerie.settings import Settings, load
-from storage.access import sessions, users
+from storage.access import passkeys, sessions, users
 from storage.database import now
 
 
@@ -71,6 +71,9 @@ def test_a_lost_authenticator_app_goes_with_it(settings: Settings) -> None:
         assert owner is not None
         owner.totp_secret_sealed, owner.totp_last_step = b"sealed", 1
         owner.totp_confirmed_at = now(db)
+        made = passkeys.Passkey(name="Phone", credential_id="x", public_key=b"k", sign_count=0)
+        made.is_backup_eligible = made.is_backed_up = False
+        passkeys.add(db, owner, made)
         for each in db.scalars(select(sessions.UserSession)):
             each.mfa_at = now(db)
     endpoints_file(settings.root).unlink()
@@ -80,6 +83,7 @@ def test_a_lost_authenticator_app_goes_with_it(settings: Settings) -> None:
         assert found is not None
         left = (found.totp_secret_sealed, found.totp_confirmed_at, found.totp_last_step)
         assert left == (None, None, None)
+        assert (found.passkeys, passkeys.credential_ids(db, found.id)) == (0, [])
         assert not any(each.mfa_at for each in db.scalars(select(sessions.UserSession)))
     database.dispose()
 

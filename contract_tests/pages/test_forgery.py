@@ -11,7 +11,11 @@ from contract_tests.pages.test_walks import INVITE, SIGN_IN, START, invited, sig
 from control.settings import RateLimits
 
 OUT_OF_DATE = "This form is out of date"
-EVERY_PAGE = (SIGN_IN, f"{INVITE}?token=mi_{'a' * 49}", f"{START}nowhere", START)
+EVERY_PAGE = (
+    *(SIGN_IN, f"{INVITE}?token=mi_{'a' * 49}", f"{START}nowhere", START),
+    *(f"{START}reset", f"{START}reset?token=mp_{'a' * 49}", f"{START}reset?token=x"),
+    *(f"{START}email", f"{START}email?token=mv_{'a' * 49}", f"{START}password"),
+)
 
 
 def test_every_page_is_kept_nowhere_shown_in_no_frame_and_runs_no_script(
@@ -110,6 +114,9 @@ def test_what_changes_something_is_asked_for_by_no_link(house: House, browser: B
     for path in (
         *("sign-out", "invite/create-account", "invite/accept", "second-factor/enrol"),
         *("second-factor/confirm", "second-factor/remove", "sessions/end"),
+        *("reset/ask", "reset/complete", "email/change", "email/confirm"),
+        *("second-factor/recovery-codes", "passkeys/add", "passkeys/create"),
+        *("passkeys/rename", "passkeys/remove"),
     ):
         page = browser.get(START + path)
         allowed = set(page.response.headers["allow"].split(", "))

@@ -9,6 +9,7 @@ import httpx
 import pytest
 import structlog
 
+from contract_tests.api import letters
 from contract_tests.api.harness import PASSWORD, House
 from contract_tests.pages.browsing import HOST, Browser
 from contract_tests.pages.test_walks import SIGN_IN, START, invited, signed_in
@@ -49,6 +50,27 @@ def test_no_token_is_in_the_log(house: House, lines: list[Any]) -> None:
         assert secret not in str(lines)
     # Nor where somebody writes a whole URL into a line.
     assert token not in logs.redact(f"GET {link}")
+
+
+def test_no_token_of_a_letter_is_in_the_log(house: House, lines: list[Any]) -> None:
+    browser, person = Browser(house), house.person()
+    reset = letters.reset(house, person.email)
+    page = browser.get(f"/account/reset?token={reset}")
+    browser.send(page, "Set the new password", password="staple-of-nine-oaks")
+    signed_in(browser, person, "staple-of-nine-oaks")
+    body = {"email": "elsewhere@example.com", "password": "staple-of-nine-oaks"}
+    answer = house.post("/v1/me/email", browser.cookies["menagerie-session"], json=body)
+    assert answer.status_code == 202
+    house.settle()
+    change = house.letters.last.text.partition("email?token=")[2].split()[0]
+    page = browser.get(f"/account/email?token={change}")
+    page = browser.send(page, "Confirm the address")
+    assert page.path == "/account/?done=email"
+    paths = {line["path"] for line in lines if line["event"] == "request"}
+    assert {"/account/reset", "/account/reset/complete", "/account/email/confirm"} <= paths
+    for token in (reset, change):
+        assert token not in str(lines)
+        assert token not in logs.redact(f"GET /account/reset?token={token}")
 
 
 def test_what_a_page_asks_has_the_id_of_its_request(house: House, lines: list[Any]) -> None:

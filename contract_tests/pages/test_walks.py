@@ -176,7 +176,8 @@ def test_the_second_factor_is_set_up_asked_for_and_removed(house: House, browser
     assert again.form("Turn on the second factor").values["uri"] == form.values["uri"]
     code = second_factor.code(house, totp)
     page = browser.send(again, "Turn on the second factor", code=f"{code[:3]} {code[3:]}")
-    assert page.path == "/account/second-factor?done=enrolled"
+    assert page.title == "Your recovery codes"
+    assert len(re.findall(r"<code>[0-9a-z]{4}(-[0-9a-z]{4}){3}</code>", page.response.text)) == 10
 
     browser = Browser(house)
     page = signed_in(browser, person)

@@ -10,7 +10,7 @@ import pytest
 
 from contract_tests.api.harness import House, Person, Tenant
 from contract_tests.pages import test_in_chromium
-from contract_tests.pages.test_in_chromium import NEW_PASSWORD, Visitor
+from contract_tests.pages.visiting import NEW_PASSWORD, Visitor
 
 # Of a house whose letters lie in a folder, and a browser at it.
 visitor = test_in_chromium.visitor

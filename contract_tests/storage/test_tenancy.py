@@ -22,7 +22,9 @@ NOBODYS = {
     "Replay": "its key names whose it is, an address before sign-in",
     "User": "a person, who may belong to many organizations",
     "AccountToken": "a person's",
+    "Passkey": "a person's",
     "RecoveryCode": "a person's",
+    "UsedChallenge": "says only that it was used",
     "UserSession": "a person's",
     "Work": "its arguments name the organization, and workers do all of it",
 }

@@ -10,6 +10,7 @@ from contract_tests.workflows.known import take_turn
 from contract_tests.workflows.stage import Stage
 from control.workflows import housekeeping
 from storage import identifiers, replays
+from storage.access import passkeys
 from storage.database import now
 from storage.events import audit, events
 from storage.records import AuditEntry, Event, Replay, Work
@@ -45,6 +46,16 @@ def test_housekeeping_forgets_what_is_over(stage: Stage) -> None:
     with stage.database.read() as db:
         assert db.scalars(select(Replay)).all() == []
         assert len(db.scalars(select(Work)).all()) == 1, "what ended a day ago is gone too"
+
+
+def test_challenges_are_forgotten_once_they_are_over(stage: Stage) -> None:
+    with stage.database.write() as db:
+        for name, seconds in (("soon", 300), ("later", 900)):
+            passkeys.use_challenge(db, name, now(db) + timedelta(seconds=seconds))
+    stage.pass_time(301)
+    clean(stage)
+    with stage.database.read() as db:
+        assert list(db.scalars(select(passkeys.UsedChallenge.challenge_hash))) == ["later"]
 
 
 def test_records_are_kept_for_their_days(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,7 +54,7 @@ def _needs_mfa(assurance: str, caller: Caller, org: Organization | None) -> bool
         return True
     if assurance == "none" or (assurance == "step_up" and caller.kind == "api_key"):
         return False
-    enrolled = caller.kind == "session" and caller.user.totp_confirmed_at is not None
+    enrolled = caller.kind == "session" and caller.user.has_second_factor
     return assurance == "mfa" or enrolled or (org is not None and org.require_mfa)
 
 

@@ -63,6 +63,8 @@ class Rule:
     """The member of the body that is a token of a letter; how often one is sent is limited."""
     secret: frozenset[str] = frozenset()
     """Members of the body and of the answer that are written to no audit log and no event."""
+    tells: bool = False
+    """Whether its answer shows a secret once."""
     subjects: tuple[Subject, ...] = ()
     """The records that the path names, beside the organization."""
 
@@ -73,8 +75,12 @@ class Rule:
 
     @property
     def brief(self) -> bool:
-        """Whether its response is repeated for a minute only: nothing but the key guards it."""
-        return self.sensitive and self.assurance == "none"
+        """Whether its response is repeated for a minute only: nothing but the key guards it.
+
+        A step up guards nothing while there is no second factor, which the secret is about to be.
+        """
+        is_setting_up = self.assurance == "step_up" and self.rate == "authentication" and self.tells
+        return self.sensitive and (self.assurance == "none" or is_setting_up)
 
     @property
     def leaves_records(self) -> bool:
@@ -117,6 +123,7 @@ def rule_of(operation: Operation) -> Rule:
         code=document.get("x-code"),
         token=document.get("x-token"),
         secret=secret_members.names_of(document) | secret_members.answered_by(document),
+        tells=bool(secret_members.answered_by(document)),
         subjects=subjects.subjects_of(operation.path, method, document),
     )
 

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from control.boundary.authorization import authorize_for
 from control.policy.approvals import seen_in
 from specserver.binding import argument_name
-from storage.access import api_keys, enterprises, invites, memberships, projects, sessions, teams
+from storage.access import (
+    api_keys,
+    enterprises,
+    invites,
+    memberships,
+    passkeys,
+    projects,
+    sessions,
+    teams,
+)
 from storage.access.scopes import RecordPlace
 from storage.data import backups, migrations, restores
 from storage.errors import RecordNotFound
@@ -163,6 +172,11 @@ def _session(call: "Call", _found: Records, session_id: str, *, lock: bool) -> s
     return sessions.fetch(call.db, call.caller.user.id, wanted, call.now, lock=lock)
 
 
+def _passkey(call: "Call", _found: Records, passkey_id: str, *, lock: bool) -> passkeys.Passkey:
+    assert call.caller is not None
+    return passkeys.fetch(call.db, call.caller.user.id, passkey_id, lock=lock)
+
+
 def _org_id(call: "Call") -> str:
     assert call.org is not None, "held to by `faults`"
     return call.org.id
@@ -189,6 +203,7 @@ KINDS: Final[Mapping[str, RecordKind]] = {
     "approval": RecordKind(ORG, _approval, shown_by="approvals:read"),
     "subsidiary": RecordKind(ORG, _subsidiary),
     "session": RecordKind(CALLER, _session),
+    "passkey": RecordKind(CALLER, _passkey),
 }
 """A new kind of record has its line here; storage says what is not found."""
 

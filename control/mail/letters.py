@@ -110,7 +110,7 @@ Programs that use it are refused until you decide.
 
 
 def password_reset(*, to: str, token: str, until: datetime, base_url: str) -> Letter:
-    """The token is behind a #, which no browser sends to a server or names to another site."""
+    """Opening the link does nothing yet, as mail programs open links by themselves."""
     return Letter(
         to=to,
         subject="Choose a new password",
@@ -121,7 +121,7 @@ service at
 
 If that was you, choose one here:
 
-    {base_url}/reset#{token}
+    {base_url.rstrip("/")}/account/reset?token={token}
 
 or on the command line (type your new password, of at least 12 characters, after the second
 command):
@@ -159,6 +159,27 @@ then sign in, and revoke the API keys that you do not know.
     )
 
 
+def passkey_added(*, to: str, name: str, at: datetime, ip: str, base_url: str) -> Letter:
+    """For whoever did not do it."""
+    return Letter(
+        to=to,
+        subject="A passkey was added to your account",
+        text=f"""\
+A passkey named "{_quotable(name)}" was added to your account with this email address, on the
+database service at
+{base_url}
+at {_moment(at)}, from the address {ip}. It signs in without your password.
+
+If that was you, there is nothing to do.
+
+If it was not you, somebody is in your account. Remove the passkey, and choose a new password:
+
+    {base_url.rstrip("/")}/account/second-factor
+    {base_url.rstrip("/")}/account/reset
+""",
+    )
+
+
 def email_change(*, to: str, token: str, until: datetime, base_url: str) -> Letter:
     """To the address that an account is to have, or has."""
     return Letter(
@@ -169,7 +190,7 @@ Somebody with an account on the database service at
 {base_url}
 gave this email address as theirs. If that was you, confirm it while you are signed in:
 
-    {base_url}/email#{token}
+    {base_url.rstrip("/")}/account/email?token={token}
 
 or on the command line:
 

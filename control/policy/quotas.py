@@ -28,6 +28,7 @@ APPROVALS_MAX: Final = 200
 APPROVALS_OF_ONE_MAX: Final = 20
 """Of those, the orders of one person, whichever of their API keys asked."""
 LETTERS_A_DAY_MAX: Final = 5
+PASSKEYS_MAX: Final = 20
 """Of one kind, to one account and to one address."""
 ORGS_CLOSED_WITHIN: Final = timedelta(days=30)
 DOMAINS_MAX: Final = 20
@@ -213,6 +214,14 @@ def check_one_more_letter(sent: int) -> list[Violation]:
         return []
     message = f"{LETTERS_A_DAY_MAX} of these emails can be sent in 24 hours; try again tomorrow"
     return [wrong("email", "quota", message)]
+
+
+def check_one_more_passkey(owned: int) -> list[Violation]:
+    """Whether a person may have one more."""
+    if owned < PASSKEYS_MAX:
+        return []
+    message = f"you can have {PASSKEYS_MAX} passkeys; remove one that you no longer use"
+    return [wrong("", "quota", message)]
 
 
 def check_one_more_invite(sent: int) -> list[Violation]:

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from control.work import Operation, Schedule, queue, workflow
 from storage import rate_windows, replays
-from storage.access import account_tokens, api_keys, invites, sessions
+from storage.access import account_tokens, api_keys, invites, passkeys, sessions
 from storage.data import backups, migrations, restores
 from storage.database import now
 from storage.events import alerts, audit, events
@@ -42,6 +42,7 @@ def clean(op: Operation) -> None:
     _forget(op, sessions.forget_ended, KEEP_ENDED_SESSIONS)
     _forget(op, account_tokens.forget_old, KEEP_ACCOUNT_TOKENS)
     _forget(op, api_keys.forget_of_jobs, KEEP_KEYS_OF_JOBS)
+    _forget(op, passkeys.forget_used_challenges, timedelta())
     _forget(op, rate_windows.forget_idle, KEEP_IDLE_WINDOWS)
     _forget(op, one_time_urls.forget_expired, timedelta())
     _forget(op, queue.forget_finished, KEEP_FINISHED_WORK)

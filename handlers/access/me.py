@@ -1,6 +1,5 @@
 """The caller: who they are, their second factor and their password."""
 
-from datetime import timedelta
 from typing import Any
 
 from control.boundary import identity
@@ -9,6 +8,7 @@ from handlers import instants
 from handlers.access import (
     account_letters,
     email_changes,
+    fresh_proof,
     orgs,
     recovery_codes,
     second_factor,
@@ -16,7 +16,7 @@ from handlers.access import (
 )
 from handlers.access import sessions as session_handlers
 from handlers.calls import CallerCall, SessionCall
-from specserver import Forbidden, Reply
+from specserver import Reply
 from storage.access import account_tokens, sessions, users
 from storage.access import recovery_codes as stored_codes
 from storage.access.account_tokens import PASSWORD_RESET
@@ -43,7 +43,7 @@ def get(call: CallerCall) -> Body:
 
 def change_password(call: SessionCall) -> Reply:
     user = call.caller.user
-    _require_password(call)
+    fresh_proof.require_password(call)
     revoked = sessions.revoke_others(call.db, call.caller.session, call.now)
     account_tokens.revoke_pending(call.db, user.id, PASSWORD_RESET, call.now)
     mail.tell(call.db, call.services.sealer, account_letters.password_changed(call, user))
@@ -52,7 +52,7 @@ def change_password(call: SessionCall) -> Reply:
 
 
 def change_email(call: SessionCall, body: Body) -> Reply:
-    _require_password(call)
+    fresh_proof.require_password(call)
     email_changes.ask(call, body["email"])
     call.audit(target=call.caller.user.id)
     valid_for_s = call.services.settings.email_change_ttl_s
@@ -67,7 +67,7 @@ def confirm_email(call: SessionCall, body: Body) -> Body:
 
 def enrol_totp(call: SessionCall, body: Body) -> Reply:
     user = call.caller.user
-    _require_fresh_or_password(call, body.get("password"))
+    fresh_proof.require(call, body.get("password"))
     # Until the commit: it must not be confirmed meanwhile with a code of the former secret.
     call.db.refresh(user, with_for_update=True)
     if user.totp_confirmed_at is not None:
@@ -93,8 +93,11 @@ def confirm_totp(call: SessionCall, body: Body) -> Body:
 
 def renew_recovery_codes(call: SessionCall) -> Reply:
     user = users.locked(call.db, call.caller.user.id)
-    if user.totp_confirmed_at is None:
-        raise StateConflict("no authenticator app is enrolled; enroll one with POST /v1/me/totp")
+    if not user.has_second_factor:
+        raise StateConflict(
+            "you have no second factor; enroll an authenticator app with POST /v1/me/totp, or add a"
+            " passkey"
+        )
     call.audit(target=user.id)
     return Reply(201, {"recovery_codes": recovery_codes.renewed(call, user)})
 
@@ -105,23 +108,8 @@ def remove_totp(call: SessionCall) -> Reply:
     if user.totp_confirmed_at is None:
         raise StateConflict("no authenticator app is enrolled")
     user.totp_secret_sealed = user.totp_confirmed_at = user.totp_last_step = None
-    stored_codes.forget(call.db, user.id)
-    sessions.forget_second_factor(call.db, user.id)
+    if not user.has_second_factor:
+        stored_codes.forget(call.db, user.id)
+        sessions.forget_second_factor(call.db, user.id)
     call.audit(target=user.id)
     return Reply.no_content()
-
-
-def _require_fresh_or_password(call: SessionCall, password: str | None) -> None:
-    """A session that signed in just now has shown the password; a stolen one is older."""
-    if password is not None:
-        _require_password(call)
-        return
-    ttl_s = call.services.settings.mfa_ttl_s
-    if call.caller.session.created_at + timedelta(seconds=ttl_s) <= call.now:
-        detail = f"you signed in more than {ttl_s // 60} minutes ago; send your password too"
-        raise Forbidden(detail, code="password_required")
-
-
-def _require_password(call: SessionCall) -> None:
-    if not call.is_password_right(call.caller.user):
-        raise Forbidden("the password is wrong", code="password_refused")

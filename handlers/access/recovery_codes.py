@@ -1,4 +1,4 @@
-"""Recovery codes: what people write down in case that they lose their authenticator app."""
+"""Recovery codes: what people write down in case that they lose their second factor."""
 
 from control.boundary import Call, identity
 from storage.access import recovery_codes
@@ -15,6 +15,6 @@ def renewed(call: Call, user: User) -> list[str]:
 
 def left(call: Call, user: User) -> int | None:
     """How many can still be used; None without a second factor."""
-    if user.totp_confirmed_at is None:
+    if not user.has_second_factor:
         return None
     return recovery_codes.count_left(call.db, user.id)

@@ -26,13 +26,18 @@ def create(call: Call, body: Body) -> Reply:
     with_mfa = "totp_code" in body
     if with_mfa and not second_factor.use_code(call, user, body["totp_code"]):
         raise _refused(call, user, "code")
+    by_recovery_code = identity.is_recovery_code(body.get("totp_code", ""))
+    told = {"user_id": user.id, "mfa": with_mfa, "recovery_code": by_recovery_code}
+    return opened(call, user, mfa_at=call.now if with_mfa else None, told=told)
+
+
+def opened(call: Call, user: User, *, mfa_at: datetime | None, told: Body) -> Reply:
+    """A new session of the user, with its token; `told` is for the audit log."""
     token = identity.new_session_token()
-    session = _record(call, user, token, call.now if with_mfa else None)
+    session = _record(call, user, token, mfa_at)
     call.db.add(session)
     call.db.flush()
     sessions.revoke_surplus(call.db, session, call.now)
-    by_recovery_code = identity.is_recovery_code(body.get("totp_code", ""))
-    told = {"user_id": user.id, "mfa": with_mfa, "recovery_code": by_recovery_code}
     call.audit(target=session.id, detail=told)
     answer = {**view(call, session, current=True), "token": token.secret}
     return Reply.created(answer, f"/v1/sessions/{session.id}")
@@ -86,7 +91,7 @@ def _has_passed_more(session: UserSession, caller: SignedIn) -> bool:
     So whoever knows the password ends no session that can still change it, and the owner, even
     without a code at hand, ends all that the password alone has opened.
     """
-    if session.id == caller.session.id or caller.user.totp_confirmed_at is None:
+    if session.id == caller.session.id or not caller.user.has_second_factor:
         return False
     return session.mfa_at is not None and not caller.mfa
 

@@ -12,6 +12,7 @@ from storage.access.api_keys import ApiKey
 from storage.access.invites import Invite
 from storage.access.memberships import Membership
 from storage.access.organizations import Organization
+from storage.access.passkeys import Passkey
 from storage.access.projects import Project
 from storage.access.sessions import UserSession
 from storage.access.team_members import InTeam
@@ -28,6 +29,7 @@ def user(record: User) -> Json:
         "email": record.email,
         "name": record.name,
         "totp_enabled": record.totp_confirmed_at is not None,
+        "passkeys": record.passkeys,
         "email_verified_at": timestamp_or_none(record.email_verified_at),
         "created_at": timestamp(record.created_at),
     }
@@ -69,13 +71,23 @@ def organization(record: Organization, role: str) -> Json:
     }
 
 
+def passkey(record: Passkey) -> Json:
+    return {
+        "id": record.id,
+        "name": record.name,
+        "backed_up": record.is_backed_up,
+        "created_at": timestamp(record.created_at),
+        "last_used_at": timestamp_or_none(record.last_used_at),
+    }
+
+
 def member(record: Membership, of: User) -> Json:
     return {
         "user_id": of.id,
         "email": of.email,
         "name": of.name,
         "role": record.role,
-        "mfa_enabled": of.totp_confirmed_at is not None,
+        "mfa_enabled": of.has_second_factor,
         "created_at": timestamp(record.created_at),
     }
 

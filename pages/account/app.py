@@ -9,10 +9,13 @@ from werkzeug.exceptions import HTTPException
 from pages import headers
 from pages.account import (
     cookies,
+    credentials,
     forgery,
     forms,
     invites,
     overview,
+    passkeys,
+    resets,
     second_factor,
     sign_in,
     wording,
@@ -24,7 +27,17 @@ _BACK_TO: Final = {
     "enrol": "second-factor",
     "confirm": "second-factor",
     "remove": "second-factor",
+    "renew_recovery_codes": "second-factor",
+    "add_passkey": "second-factor",
+    "create_passkey": "second-factor",
+    "rename_passkey": "second-factor",
+    "remove_passkey": "second-factor",
+    "password": "password",
+    "email": "email",
+    "change_email": "email",
 }
+# What a letter's token is called on the way.
+_LETTERS: Final = {"accept_invite": "invite", "email": "confirm", "confirm_email": "confirm"}
 _TITLES: Final = {
     403: "This form is out of date",
     404: "Page not found",
@@ -57,7 +70,7 @@ def make_app(*, is_secure: bool) -> Flask:
     app.jinja_env.filters |= {"moment": wording.moment, "device": wording.device}
     app.before_request(forgery.check)
     app.after_request(cookies.add)
-    app.after_request(headers.add_without_scripts)
+    app.after_request(headers.add_to_account)
     app.register_error_handler(HTTPException, _failed)
     app.register_error_handler(forms.SignedOut, _signed_out)
     app.register_error_handler(forms.ApiRefused, _refused)
@@ -69,15 +82,29 @@ def _route(app: Flask) -> None:
     app.add_url_rule("/", view_func=overview.overview)
     app.add_url_rule("/sign-in", view_func=sign_in.sign_in, methods=["GET", "POST"])
     app.add_url_rule("/code", view_func=sign_in.code, methods=["GET", "POST"])
+    app.add_url_rule("/passkey", view_func=passkeys.passkey_sign_in, methods=["GET", "POST"])
+    app.add_url_rule("/code/passkey", view_func=passkeys.passkey_code, methods=["GET", "POST"])
     app.add_url_rule("/invite", view_func=invites.invite)
+    app.add_url_rule("/reset", view_func=resets.reset)
+    app.add_url_rule("/password", view_func=credentials.password, methods=["GET", "POST"])
+    app.add_url_rule("/email", view_func=credentials.email)
     app.add_url_rule("/second-factor", view_func=second_factor.second_factor)
     for path, view in (
         ("/sign-out", sign_in.sign_out),
         ("/invite/create-account", invites.create_account),
         ("/invite/accept", invites.accept_invite),
+        ("/reset/ask", resets.ask_reset),
+        ("/reset/complete", resets.complete_reset),
+        ("/email/change", credentials.change_email),
+        ("/email/confirm", credentials.confirm_email),
         ("/second-factor/enrol", second_factor.enrol),
         ("/second-factor/confirm", second_factor.confirm),
         ("/second-factor/remove", second_factor.remove),
+        ("/passkeys/add", passkeys.add_passkey),
+        ("/passkeys/create", passkeys.create_passkey),
+        ("/passkeys/rename", passkeys.rename_passkey),
+        ("/passkeys/remove", passkeys.remove_passkey),
+        ("/second-factor/recovery-codes", second_factor.renew_recovery_codes),
         ("/sessions/end", overview.end_session),
     ):
         app.add_url_rule(path, view_func=view, methods=["POST"])
@@ -85,8 +112,9 @@ def _route(app: Flask) -> None:
 
 def _signed_out(_error: forms.SignedOut) -> ResponseReturnValue:
     after = _BACK_TO.get(request.endpoint or "", "")
-    token = request.form.get("token", "") if request.endpoint == "accept_invite" else ""
-    named: dict[str, Any] = {"invite": token} if token else {"next": after} if after else {}
+    token = request.values.get("token", "")
+    letter = _LETTERS.get(request.endpoint or "", "") if token else ""
+    named: dict[str, Any] = {letter: token} if letter else {"next": after} if after else {}
     response = redirect(url_for("sign_in", **named), 303)
     cookies.drop(response)
     return response

@@ -1,4 +1,4 @@
-"""Where one goes after signing in: a page of ours by its name, or the invite; never a URL."""
+"""Where one goes after signing in: a page by its name, or what a letter led to; never a URL."""
 
 import re
 from typing import Any, Final
@@ -6,26 +6,49 @@ from typing import Any, Final
 from flask import redirect, request, url_for
 from werkzeug.wrappers import Response
 
-_INVITE: Final = re.compile(r"mi_[0-9A-Za-z]{8,100}")
-_PAGES: Final = {"second-factor": "second_factor"}
+_TOKEN: Final = re.compile(r"(mi_|mp_|mv_)[0-9A-Za-z]{8,100}")
+_INVITE, _RESET, _EMAIL = "mi_", "mp_", "mv_"
+_PAGES: Final = {
+    "second-factor": "second_factor",
+    "password": "password",
+    "email": "email",
+}
+# Of letters whose page wants somebody signed in, by what forms and links call their tokens.
+_LETTERS: Final = {"invite": (_INVITE, "invite"), "confirm": (_EMAIL, "email")}
 
 
 def invite_token(name: str = "invite") -> str:
     """The token of an invite that the request names; empty where it is none."""
-    given = request.values.get(name, "")
-    return given if _INVITE.fullmatch(given) else ""
+    return _token(name, _INVITE)
+
+
+def reset_token() -> str:
+    """As `invite_token`, of a letter by which a password is reset."""
+    return _token("token", _RESET)
+
+
+def email_token() -> str:
+    """As `invite_token`, of a letter by which an address is confirmed."""
+    return _token("token", _EMAIL)
 
 
 def named() -> dict[str, Any]:
     """What forms and links carry on of it."""
-    if token := invite_token():
-        return {"invite": token}
+    for name, (prefix, _) in _LETTERS.items():
+        if token := _token(name, prefix):
+            return {name: token}
     after = request.values.get("next", "")
     return {"next": after} if after in _PAGES else {}
 
 
 def onward() -> Response:
-    if token := invite_token():
-        return redirect(url_for("invite", token=token), 303)
+    for name, (prefix, page) in _LETTERS.items():
+        if token := _token(name, prefix):
+            return redirect(url_for(page, token=token), 303)
     page = _PAGES.get(request.values.get("next", ""), "overview")
     return redirect(url_for(page), 303)
+
+
+def _token(name: str, prefix: str) -> str:
+    given = request.values.get(name, "")
+    return given if _TOKEN.fullmatch(given) and given.startswith(prefix) else ""

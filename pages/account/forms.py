@@ -1,7 +1,7 @@
 """Forms: what was typed, what the API found wrong with it, and the page that shows both."""
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ KEY: Final = "key"
 _KEY_BYTES: Final = 16
 _KEY_LENGTH: Final = 22
 # What is typed is shown again, but for these.
-_SECRET: Final = frozenset({"password", "code"})
+_SECRET: Final = frozenset({"password", "current_password", "new_password", "code"})
 
 
 class SignedOut(Exception):  # noqa: N818 - a state, and nobody's fault
@@ -77,11 +77,18 @@ def require_me() -> dict[str, Any]:
 
 
 def refused(
-    answer: ApiAnswer, fields: Iterable[str], *, at: dict[str, str] | None = None
+    answer: ApiAnswer,
+    fields: Iterable[str],
+    *,
+    at: dict[str, str] | None = None,
+    says: Mapping[str, str] | None = None,
 ) -> PageForm:
-    """The form again. A code of `at` is told at that field, as is what has a pointer to one."""
+    """The form again. A code of `at` is told at that field, as is what has a pointer to one.
+
+    `says` is what codes mean on this page, where that is not what they mean on others.
+    """
     fields = tuple(fields)
-    text = wording.of_problem(answer.body, answer.retry_after)
+    text = wording.of_problem(answer.body, answer.retry_after, says or {})
     form = PageForm(code=answer.code, status=answer.status, retry_after=answer.retry_after)
     form.values = {name: request.form.get(name, "") for name in fields if name not in _SECRET}
     for error in answer.body.get("errors", ()):

@@ -10,6 +10,7 @@ from pages.account import cookies, destinations, forms
 from pages.account.api import ApiAnswer
 
 FIELDS: Final = ("email", "password")
+_RECOVERY_REFUSED: Final = "This code is wrong or has already been used. Enter another one."
 
 
 def sign_in() -> ResponseReturnValue:
@@ -27,7 +28,7 @@ def sign_in() -> ResponseReturnValue:
 
 def sign_out() -> ResponseReturnValue:
     """Also without a session, as somebody who signs out wants to be sure of it."""
-    _end_session()
+    end_session()
     named = destinations.named()
     response = redirect(url_for("sign_in", **(named or {"done": "signed-out"})), 303)
     cookies.drop(response)
@@ -36,15 +37,24 @@ def sign_out() -> ResponseReturnValue:
 
 def code() -> ResponseReturnValue:
     me = forms.require_me()
-    if not me["user"]["totp_enabled"]:
+    has_app, has_passkey = me["user"]["totp_enabled"], bool(me["user"]["passkeys"])
+    if not has_app and not has_passkey:
         return destinations.onward()
+    if not (has_app or _is_recovery()):
+        return redirect(url_for("passkey_code", **destinations.named()), 303)
     if request.method == "GET":
         return _code_form(me)
     path = "/v1/sessions/current/actions/step-up"
     answer = forms.call("POST", path, body={"code": typed_code()}, key=forms.sent_key())
     if answer.is_ok:
         return destinations.onward()
-    return _code_form(me, forms.refused(answer, ["code"], at={"code_refused": "code"}))
+    says = {"code_refused": _RECOVERY_REFUSED} if _is_recovery() else {}
+    form = forms.refused(answer, ["code"], at={"code_refused": "code"}, says=says)
+    return _code_form(me, form)
+
+
+def _is_recovery() -> bool:
+    return request.values.get("with") == "recovery"
 
 
 def typed_code() -> str:
@@ -60,7 +70,7 @@ def open_session(email: str, password: str, purpose: str = "") -> tuple[ApiAnswe
         return answer, ""
     token = str(answer.body["token"])
     if token != cookies.session_token():
-        _end_session()
+        end_session()
     return answer, token
 
 
@@ -75,14 +85,14 @@ def _open_session() -> ResponseReturnValue:
 
 
 def _after(token: str) -> Response:
-    """Whoever has an authenticator app is asked for a code."""
+    """Whoever has a second factor is asked for it."""
     me = forms.call_as(token, "GET", "/v1/me")
-    if me.is_ok and me.body["user"]["totp_enabled"]:
+    if me.is_ok and (me.body["user"]["totp_enabled"] or me.body["user"]["passkeys"]):
         return redirect(url_for("code", **destinations.named()), 303)
     return destinations.onward()
 
 
-def _end_session() -> None:
+def end_session() -> None:
     """A browser has one session: whoever was signed in here before is so no more."""
     if token := cookies.session_token():
         forms.call_as(token, "DELETE", "/v1/sessions/current")
@@ -94,4 +104,5 @@ def _form(form: forms.PageForm | None = None) -> ResponseReturnValue:
 
 
 def _code_form(me: dict[str, object], form: forms.PageForm | None = None) -> ResponseReturnValue:
-    return forms.show("code.html", form, me=me, onward=destinations.named())
+    named = destinations.named()
+    return forms.show("code.html", form, me=me, onward=named, is_recovery=_is_recovery())

@@ -1,6 +1,8 @@
 """What the pages say of what the API refused, in place of words that are for programs."""
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 TEXTS: Final = {
@@ -9,6 +11,9 @@ TEXTS: Final = {
     "already_member": "You are a member of this organization already.",
     "code_refused": "This code is wrong or has already been used. Wait for the next one.",
     "conflict": "Something has changed meanwhile. Open the page again.",
+    "email_token_expired": "This link is no longer valid. Ask for another email.",
+    "email_token_used": "This link has already been used. If it was you, your address is"
+    " confirmed.",
     "invite_expired": "This invitation has expired. Ask whoever sent it for a new one.",
     "invite_revoked": "This invitation is no longer valid. Ask whoever sent it for a new one.",
     "invite_used": "This invitation has already been used. If it was you, sign in.",
@@ -18,6 +23,8 @@ TEXTS: Final = {
     "overloaded": "The service is busy. Try again in a moment.",
     "password_refused": "This is not your password.",
     "password_required": "Enter your password: you signed in more than a few minutes ago.",
+    "reset_expired": "This link is no longer valid. Ask for another email.",
+    "reset_used": "This link has already been used. If it was you, sign in with your new password.",
     "seat_limit": "The organization has no free seat. Ask whoever sent the invitation.",
     "sign_in_refused": "The email address or the password is wrong.",
     "too_many_at_once": "The service is busy. Try again in a moment.",
@@ -25,8 +32,10 @@ TEXTS: Final = {
 }
 EMPTY: Final = {
     "code": "Enter the code.",
+    "current_password": "Enter your current password.",
     "email": "Enter your email address.",
     "name": "Enter your name.",
+    "new_password": "Enter a new password.",
     "password": "Enter a password.",
 }
 LIMITED: Final = {
@@ -54,16 +63,27 @@ _SYSTEMS: Final = (
 )
 
 
-def of_problem(body: dict[str, Any], retry_after: str = "") -> str:
-    """A sentence or two for whoever sees the page."""
+def of_problem(
+    body: dict[str, Any], retry_after: str = "", says: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    """A sentence or two for whoever sees the page; `says` is what a code means on that one."""
     code = str(body.get("code", ""))
     if code in LIMITED:
-        return f"{LIMITED[code]} Try again in {_wait(retry_after)}."
-    return TEXTS.get(code) or sentence(str(body.get("detail") or "The request failed"))
+        return f"{says.get(code) or LIMITED[code]} Try again in {_wait(retry_after)}."
+    return (
+        says.get(code)
+        or TEXTS.get(code)
+        or sentence(str(body.get("detail") or "The request failed"))
+    )
 
 
 def sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:].rstrip('.')}."
+
+
+def lowered(text: str) -> str:
+    """A sentence whose subject has been said."""
+    return f"{text[:1].lower()}{text[1:].rstrip('.')}."
 
 
 def device(user_agent: str | None) -> str:

@@ -80,7 +80,8 @@ def first_owner(db: Session, org_id: str) -> str | None:
 
 
 def count_without_mfa(db: Session, org_id: str) -> int:
-    """People who are members of the organization and have no confirmed authenticator app."""
+    """People who are members and have neither an authenticator app nor a passkey."""
     rows = select(func.count()).select_from(Membership).join(User, User.id == Membership.user_id)
-    rows = rows.where(Membership.org_id == org_id, PEOPLE, User.totp_confirmed_at.is_(None))
+    without = User.totp_confirmed_at.is_(None), User.passkeys == 0
+    rows = rows.where(Membership.org_id == org_id, PEOPLE, *without)
     return db.scalars(rows).one()

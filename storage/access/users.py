@@ -4,7 +4,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Final
 
-from sqlalchemy import false, select
+from sqlalchemy import false, select, text
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import identifiers
@@ -28,6 +28,14 @@ class User(Record):
     is_support: Mapped[bool] = mapped_column(default=False, server_default=false())
     # That mail to `email` reaches them; None: nobody has shown it yet.
     email_verified_at: Mapped[datetime | None]
+
+    # How many they have: asked for on each request, and counted where one comes or goes.
+    passkeys: Mapped[int] = mapped_column(default=0, server_default=text("0"))
+
+    @property
+    def has_second_factor(self) -> bool:
+        """An authenticator app or a passkey: one of them is then asked for."""
+        return self.totp_confirmed_at is not None or self.passkeys > 0
 
     def verify(self, email: str, at: datetime) -> None:
         """Give them this address, or let them keep it: mail to it reaches them."""

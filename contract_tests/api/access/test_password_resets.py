@@ -52,7 +52,7 @@ def audited(house: House, person: Person) -> list[AuditEntry]:
 def test_whoever_reads_the_mail_chooses_a_new_password(house: House, person: Person) -> None:
     tenant_key = house.tenant(owner=person).key
     token = letters.reset(house, person.email.upper())
-    assert f"/reset#{token}" in house.letters.last.text
+    assert f"/account/reset?token={token}" in house.letters.last.text
     is_problem(house.post("/v1/sessions", json={"email": person.email, "password": NEW}), 401)
     assert complete(house, token).status_code == 204
     is_problem(sign_in(house, person, PASSWORD), 401)

@@ -232,5 +232,6 @@ def test_whatever_takes_a_code_or_a_password_is_counted() -> None:
         "me.change_email password",
         "me.change_password current_password",
         "me.enrol_totp password",
+        "passkeys.options password",
         "me.confirm_totp code",
     }

@@ -19,6 +19,7 @@ from contract_tests.api.access.team_helpers import put
 from contract_tests.api.harness import House
 from contract_tests.api.instances.approval_helpers import decide, order, site
 from contract_tests.workflows.known import take_turn
+from control.policy import quotas
 
 DAY_S = 86_400
 TTL_DAYS = 7
@@ -50,9 +51,12 @@ class Approvals(RuleBasedStateMachine):
 
     @rule()
     def ask(self) -> None:
+        waiting = sum(model.status == "pending" for model in self.models.values())
+        full = waiting >= quotas.APPROVALS_OF_ONE_MAX
         answer = order(self.house, self.at, self.operator, size="f0")
-        assert answer.status_code == (202 if self.may_order else 403), answer.text
-        if self.may_order:
+        expected = 403 if not self.may_order else 422 if full else 202
+        assert answer.status_code == expected, answer.text
+        if expected == 202:
             self.models[answer.json()["id"]] = Model(self.day)
 
     @precondition(lambda self: self.models)
