@@ -18,7 +18,8 @@ OTHERS = {"login", "mail", "support", "profiles"}
 
 def lines() -> list[str]:
     """Without remarks, and an id in place of a command that finds one."""
-    found = re.findall(r"^    (menagerie .*)$", "\n".join(TEXTS), re.MULTILINE)
+    whole = re.sub(r"\\\n\s*", "", "\n".join(TEXTS))
+    found = re.findall(r"^    (menagerie .*)$", whole, re.MULTILINE)
     plain = (re.sub(r"\$\([^)]*\)|  #.*|--profile work ", _stands_for, line) for line in found)
     return sorted({line.strip() for line in plain if not OTHERS & set(line.split()[:2])})
 
