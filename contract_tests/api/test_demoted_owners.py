@@ -18,6 +18,7 @@ from contract_tests.api.callers import (
 )
 from contract_tests.api.harness import House, Person, Tenant
 from contract_tests.api.rows import is_problem
+from contract_tests.by_day import one_in
 from control.policy.permissions import ROLES
 from specserver import Operation
 from storage.access import memberships
@@ -56,7 +57,7 @@ def as_role(house: House, owner: SecondOwner, role: str) -> Iterator[None]:
             yield
 
 
-@pytest.mark.parametrize("operation", PERMITTED, ids=lambda one: one.id)
+@pytest.mark.parametrize("operation", one_in(3, PERMITTED), ids=lambda one: one.id)
 def test_a_demoted_owner_loses_exactly_what_the_new_role_lacks(
     house: House, second: SecondOwner, operation: Operation
 ) -> None:
@@ -82,7 +83,7 @@ def test_a_demoted_owner_loses_exactly_what_the_new_role_lacks(
     assert is_let_in(ask(house, operation, tenant, session))
 
 
-@pytest.mark.parametrize("operation", IN_ORG, ids=lambda one: one.id)
+@pytest.mark.parametrize("operation", one_in(3, IN_ORG), ids=lambda one: one.id)
 def test_an_owner_who_is_no_member_any_more_finds_no_organization(
     house: House, second: SecondOwner, stranger: str, operation: Operation
 ) -> None:

@@ -24,7 +24,7 @@ from control.policy.permissions import ALL, ROLES, SUPPORT, TEAM
 from specserver import Operation
 from storage.access.users import User
 
-every_permission = pytest.mark.parametrize("permission", one_in(3, sorted(BY_PERMISSION)))
+every_permission = pytest.mark.parametrize("permission", one_in(6, sorted(BY_PERMISSION)))
 of_teams = pytest.mark.parametrize("permission", sorted(TEAM & set(BY_PERMISSION)))
 
 
@@ -109,7 +109,7 @@ def test_a_custom_role_in_a_team_does_the_same_for_what_teams_have(
         lacks(ask(house, operation, tenant, ada.session), permission)
 
 
-@pytest.mark.parametrize("permission", one_in(3, sorted(ROLES["admin"])))
+@pytest.mark.parametrize("permission", one_in(6, sorted(ROLES["admin"])))
 def test_what_is_taken_from_admins_is_refused_to_them_and_their_keys(
     house: House, bare: Bare, admin: Person, permission: str
 ) -> None:

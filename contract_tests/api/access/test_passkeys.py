@@ -47,7 +47,7 @@ def me(house: House, session: str) -> Any:
 
 def audited(house: House, action: str, actor: str) -> list[dict[str, Any]]:
     with house.database.read() as db:
-        rows = select(AuditEntry.detail).where(AuditEntry.action == action)
+        rows = select(AuditEntry.detail).where(AuditEntry.action == action).order_by(AuditEntry.id)
         return list(db.scalars(rows.where(AuditEntry.actor_id == actor)))
 
 
