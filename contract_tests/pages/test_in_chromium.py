@@ -209,4 +209,4 @@ def test_each_refusal_is_a_page_that_everybody_can_read(visitor: Visitor) -> Non
     visitor.open("/account/second-factor")
     visitor.press("Set up an authenticator app")
     visitor.sees("enrol-password", "Second factor", error="Enter your password")
-    assert len(set(visitor.looked_at)) > 20
+    assert len(set(visitor.looked_at)) > 10
