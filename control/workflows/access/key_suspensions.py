@@ -1,12 +1,14 @@
 """API keys that seem to be stolen: suspended at once, and the owners of the organization told."""
 
+from collections.abc import Callable
 from datetime import datetime
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 from sqlalchemy.orm import Session
 
 from control.events import publish
-from control.mail import letters
+from control.mail import Letter, letters
 from control.services import Services
 from control.workflows.access import mail
 from storage.access import key_leaks, organizations
@@ -31,15 +33,8 @@ def leaked(
     key.suspend(f"a secret scanner found it in public ({source})", at)
     told = {"key_id": key.id, "reason": "leaked", "source": source, "url": url}
     publish(db, org.id, SUSPENDED, told)
-    for email in key_leaks.owners(db, org.id):
-        letter = letters.leaked_key(
-            to=email,
-            org=org.name,
-            key=(key.id, key.name, key.prefix),
-            place=url or source,
-            base_url=services.settings.base_url,
-        )
-        mail.notify(db, services.sealer, letter, org.id)
+    about: dict[str, Any] = {"key": (key.id, key.name, key.prefix), "place": url or source}
+    _tell_owners(db, services, org, partial(letters.leaked_key, **about))
     db.flush()
 
 
@@ -61,12 +56,15 @@ def probing(db: Session, services: Services, key_id: str, request_id: str) -> bo
         request_id=request_id,
         detail={"name": key.name, "reason": "probing"},
     )
-    for email in key_leaks.owners(db, org.id):
-        letter = letters.probing_key(
-            to=email,
-            org=org.name,
-            key=(key.id, key.name, key.prefix),
-            base_url=services.settings.base_url,
-        )
-        mail.notify(db, services.sealer, letter, org.id)
+    about: dict[str, Any] = {"key": (key.id, key.name, key.prefix)}
+    _tell_owners(db, services, org, partial(letters.probing_key, **about))
     return True
+
+
+def _tell_owners(
+    db: Session, services: Services, org: Organization, letter: Callable[..., Letter]
+) -> None:
+    base_url = services.settings.base_url
+    for email in key_leaks.owners(db, org.id):
+        told = letter(to=email, org=org.name, base_url=base_url)
+        mail.notify(db, services.sealer, told, org.id)
