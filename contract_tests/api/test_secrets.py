@@ -72,7 +72,7 @@ def enrol_twice(house: House, person: Person) -> list[str]:
 
 
 def create_account(house: House, _person: Person) -> list[str]:
-    token = letters.invite(house, house.tenant(plan="team"), "new@example.com")
+    token = letters.invite(house, house.tenant(plan="team"), letters.new_email())
     for password in (NEW, WRONG):
         body = {"invite_token": token, "name": "New", "password": password}
         house.post("/v1/users", json=body)

@@ -184,14 +184,14 @@ def test_what_is_no_address_is_refused(house: House, tenant: Tenant, email: str)
 def test_somebody_without_an_account_creates_one_from_the_invite(
     house: House, tenant: Tenant
 ) -> None:
-    token = letters.invite(house, tenant, "grace@example.com", "developer")
+    email = letters.new_email("grace")
+    token = letters.invite(house, tenant, email, "developer")
     body = {"invite_token": token, "name": "Grace", "password": PASSWORD}
     made = house.post("/v1/users", json=body)
     assert made.status_code == 201, made.text
-    assert (made.json()["email"], made.json()["org"]["id"]) == ("grace@example.com", tenant.org_id)
-    signed_in = house.post(
-        "/v1/sessions", json={"email": "grace@example.com", "password": PASSWORD}
-    ).json()["token"]
+    assert (made.json()["email"], made.json()["org"]["id"]) == (email, tenant.org_id)
+    session = house.post("/v1/sessions", json={"email": email, "password": PASSWORD})
+    signed_in = session.json()["token"]
     assert house.get(f"{tenant.path}/projects", signed_in).is_success
     is_problem(house.post("/v1/users", json=body), 409, "invite_used")
     assert audited(house, tenant, "user.create")["target"] == made.json()["id"]
@@ -278,7 +278,7 @@ def test_one_address_gets_few_letters_however_often_they_are_revoked(
 def test_nobodys_password_is_hashed_who_does_not_come_in(
     house: House, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    token = letters.invite(house, tenant, "late@example.com")
+    token = letters.invite(house, tenant, letters.new_email("late"))
     house.change_org(tenant.org_id, plan="free")
     house.member(tenant.org_id, "member")
     monkeypatch.setattr(identity, "hash_password", lambda _password: pytest.fail("hashed"))
