@@ -8,7 +8,7 @@ from contract_tests.api.harness import PASSWORD, House, Person, Tenant
 
 def new_email(begins: str = "new") -> str:
     """An address that nobody has: files share an installation, and its accounts stay."""
-    return f"{begins}.{os.urandom(4).hex()}@example.com"
+    return f"{begins}@example.{os.urandom(4).hex()}.com"
 
 
 def invite(house: House, tenant: Tenant, email: str, role: str = "member") -> str:

@@ -24,11 +24,10 @@ def refused(answer: Any, pointer: str, reason: str) -> None:
 
 
 def test_a_weak_password_makes_no_account_and_leaves_the_invite(house: House) -> None:
-    email = letters.new_email("grace.hopper")
-    token = letters.invite(house, house.tenant(plan="team"), email)
+    token = letters.invite(house, house.tenant(plan="team"), letters.new_email("grace.hopper"))
     body = {"invite_token": token, "name": "Grace Hopper", "password": COMMON}
     refused(house.post("/v1/users", json=body), "/password", "among the most common passwords")
-    for own in ("grace.hopper", email[6:-4], "Grace Hopper!"):
+    for own in ("grace.hopper", "hopper@example", "Grace Hopper!"):
         body["password"] = own
         refused(house.post("/v1/users", json=body), "/password", "your name or your email")
     body["password"] = STRONG
