@@ -2,6 +2,7 @@
 
 import socket
 import statistics
+import time
 from dataclasses import dataclass, field
 
 import psutil
@@ -16,14 +17,19 @@ class RequestPipeline:
     rounds: dict[str, list[float]] = field(default_factory=dict, kw_only=True)
 
     def cpu_s(self) -> float:
-        times = [process.cpu_times() for process in self.processes]
-        return float(sum(each.user + each.system for each in times))
+        """Of all threads, also those that have ended."""
+        return sum(time.clock_gettime(_cpu_clock(each.pid)) for each in self.processes)
 
     def note(self, what: str, value: float) -> None:
         self.rounds.setdefault(what, []).append(value)
 
     def median(self, what: str) -> float:
         return statistics.median(self.rounds[what])
+
+
+def _cpu_clock(pid: int) -> int:
+    """Of a process, as clock_getcpuclockid(3) names it: /proc tells hundredths of a second."""
+    return ~pid << 3 | 2
 
 
 def free_port() -> int:

@@ -1,11 +1,10 @@
-"""One server of the benchmark of the whole way, as a process: ours, ours with more, or the twin.
+"""One server of the benchmark of the whole way, as a process: ours, a part of it, or the twin.
 
-usage: python -m tools.bench.whole_way_server ours|more|twin DATABASE_URL HOME PORT
+usage: python -m tools.bench.whole_way_server ours|fewer|twin DATABASE_URL HOME PORT
 """
 
-import copy
 import sys
-import types
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 from unittest import mock
@@ -21,10 +20,14 @@ from specserver import Document
 from storage.database import Database
 from tools.bench import whole_way_twin
 
-OPERATIONS: Final = 162
-"""In `more`: as many as the service is to have."""
+OPERATIONS: Final = 64
+"""In `fewer`."""
+MEASURED: Final = (
+    "/v1/orgs/{org_id}/instances/{instance_id}",
+    "/v1/orgs/{org_id}/instances",
+    "/v1/orgs/{org_id}/projects/{project_id}/instances",
+)
 _METHODS: Final = ("get", "put", "post", "patch", "delete")
-_LIKE: Final = "/v1/orgs/{org_id}/instances/{instance_id}"
 
 
 def _ours(url: str, home: Path, port: int) -> dict[str, Any]:
@@ -35,24 +38,28 @@ def _ours(url: str, home: Path, port: int) -> dict[str, Any]:
     return {"app": AccessLog(composition.build_app(settings, services)), **http_options(settings)}
 
 
-def _more(url: str, home: Path, port: int) -> dict[str, Any]:
-    """Ours, its document grown to `OPERATIONS` by copies of an operation at paths of their own."""
-    from handlers.instances import instances  # noqa: PLC0415 - only this server needs it
-
+def _fewer(url: str, home: Path, port: int) -> dict[str, Any]:
+    """Ours, of whose document the paths beyond the first `OPERATIONS` operations are taken away."""
     document = Document.load(contract.place(), checked=True).raw
-    paths = document["paths"]
-    missing = OPERATIONS - sum(method in path for path in paths.values() for method in _METHODS)
-    module = types.ModuleType("handlers.benchmark")
-    for number in range(missing):
-        path = copy.deepcopy({"get": paths[_LIKE]["get"]})
-        path["get"]["operationId"] = f"benchmark.get_{number}"
-        paths[_LIKE.replace("instances", f"kind-{number}")] = path
-        setattr(module, f"get_{number}", instances.get)
-    sys.modules["handlers.benchmark"] = module
-    grown = home / "openapi.yaml"
-    grown.write_text(yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
-    with mock.patch.object(contract, "place", return_value=grown):
+    document["paths"] = dict(_kept(document["paths"]))
+    cut = home / "openapi.yaml"
+    cut.write_text(yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
+    with mock.patch.object(contract, "place", return_value=cut):
         return _ours(url, home, port)
+
+
+def _kept(paths: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """What is measured, and as much of the rest as there is room for."""
+    left = OPERATIONS - sum(_operations(paths[path]) for path in MEASURED)
+    for path, operations in paths.items():
+        number = 0 if path in MEASURED else _operations(operations)
+        if number <= left:
+            left -= number
+            yield path, operations
+
+
+def _operations(path: dict[str, Any]) -> int:
+    return sum(method in path for method in _METHODS)
 
 
 def _twin(url: str, _home: Path, _port: int) -> dict[str, Any]:
@@ -68,7 +75,7 @@ def _twin(url: str, _home: Path, _port: int) -> dict[str, Any]:
 
 def main(words: list[str]) -> None:
     name, url, home, port = words
-    build = {"ours": _ours, "more": _more, "twin": _twin}[name]
+    build = {"ours": _ours, "fewer": _fewer, "twin": _twin}[name]
     options = build(url, Path(home), int(port))
     app = options.pop("app")
     uvicorn.run(app, host="127.0.0.1", port=int(port), log_level="error", **options)
