@@ -93,10 +93,10 @@ def test_a_project_moves_with_its_instances_their_alerts_and_events(
     gone, kept = house.instance(firm.tenant), house.instance(firm.tenant)
     house.request("DELETE", f"{firm.tenant.path}/instances/{gone}", firm.tenant.key)
     house.settle()
-    alert_id = alerted(house, kept)
     other = house.tenant()
     not_moved = house.instance(other)
     assert firm.move(firm.blue).status_code == 200
+    alert_id = alerted(house, kept)
     assert set(seen(firm, kept, firm.of_blue).values()) == {True}
     assert set(seen(firm, kept, firm.of_red).values()) == {False}
 
