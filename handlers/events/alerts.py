@@ -15,8 +15,10 @@ def list_(
     call: OrgCall,
     limit: int,
     include_acknowledged: bool,
+    include_resolved: bool,
     min_severity: str,
     cursor: str | None = None,
+    **filters: str | None,
 ) -> Body:
     found = alerts.page(
         call.db,
@@ -24,8 +26,10 @@ def list_(
         scope=call.scope,
         severities=alerts.at_least(min_severity),
         with_acknowledged=include_acknowledged,
+        with_resolved=include_resolved,
         limit=limit,
         after=paging.after(call, cursor),
+        **filters,
     )
     return paging.page(call, found, views.alert)
 
