@@ -18,7 +18,8 @@ def list_(
     include_resolved: bool,
     min_severity: str,
     cursor: str | None = None,
-    **filters: str | None,
+    kind: str | None = None,
+    instance_id: str | None = None,
 ) -> Body:
     found = alerts.page(
         call.db,
@@ -29,7 +30,8 @@ def list_(
         with_resolved=include_resolved,
         limit=limit,
         after=paging.after(call, cursor),
-        **filters,
+        kind=kind,
+        instance_id=instance_id,
     )
     return paging.page(call, found, views.alert)
 

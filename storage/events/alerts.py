@@ -163,9 +163,11 @@ def resolve(
     if cause is not None:
         rows = rows.where(Alert.cause == cause)
     over = list(db.scalars(rows.order_by(Alert.id).with_for_update()))
-    moment = now(db) if over else None
-    for each in over:
-        each.resolved_at = moment
+    if over:
+        moment = now(db)
+        for each in over:
+            each.resolved_at = moment
+        db.flush()
     return over
 
 
