@@ -1,5 +1,6 @@
 """What rules of alerts look at: one query for each, about all organizations at once."""
 
+from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -109,12 +110,16 @@ class Unreachable(NamedTuple):
 
 
 def unreachable(db: Session, before: datetime) -> list[Unreachable]:
-    """On cells that have not responded since that moment, or since they were to start."""
+    """On cells that have not responded since that moment, or not at all since they were to start.
+
+    What is to be said of those is since when they are waited for.
+    """
     since = func.coalesce(Cell.last_seen_at, Cell.expected_at)
+    is_silent = or_(since < before, Cell.last_seen_at.is_(None) & Cell.expected_at.is_not(None))
     rows = (
         select(Instance.org_id, Instance.team_id, Cell.id, since, func.count())
         .join(Cell, Cell.id == Instance.cell_id)
-        .where(HOSTED, LIVE, Instance.team_id.is_not(None), since < before)
+        .where(HOSTED, LIVE, Instance.team_id.is_not(None), is_silent)
         .group_by(Instance.org_id, Instance.team_id, Cell.id, since)
     )
     return [Unreachable(Subject(*row[:2]), *row[2:]) for row in db.execute(rows)]
@@ -129,12 +134,13 @@ def plans(db: Session) -> dict[str, str]:
 def used_by_org(db: Session, now: datetime) -> dict[str, dict[str, int]]:
     """By resource, how much of it each organization uses; whoever is not there uses none."""
     wanted = allocations.wanted_by_org(db)
-    members, pending = memberships.count_by_org(db), invites.count_pending_by_org(db, now)
+    members = Counter(memberships.count_by_org(db))
+    pending = Counter(invites.count_pending_by_org(db, now))
     projects = select(Project.org_id, func.count()).group_by(Project.org_id)
     return {
         "instances": {org_id: count for org_id, count, _ in wanted},
         "storage_bytes": {org_id: held for org_id, _, held in wanted},
-        "seats": {org_id: count + pending.get(org_id, 0) for org_id, count in members.items()},
+        "seats": dict(members + pending),
         "projects": dict(db.execute(projects).tuples().all()),
         "api_keys": api_keys.count_by_org(db, now),
         "backup_bytes": {org_id: taken for org_id, _, taken in backups.stored_by_org(db)},
