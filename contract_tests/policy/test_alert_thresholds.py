@@ -5,10 +5,14 @@ from typing import Final
 
 import pytest
 
+from control.policy import alert_thresholds
 from control.policy.alert_kinds import KINDS
-from control.policy.alert_thresholds import CLEAR, THRESHOLDS, Threshold, level, worst_of
+from control.policy.alert_thresholds import CLEAR, Threshold, level, worst_of
 
 PAGE: Final = (Path(__file__).resolve().parents[2] / "docs" / "alerts.md").read_text()
+THRESHOLDS: Final = [
+    each for each in vars(alert_thresholds).values() if isinstance(each, Threshold)
+]
 EVERY: Final = [
     pytest.param(threshold, limit, severity, id=f"{threshold.kind} {severity} {limit:g}")
     for threshold in THRESHOLDS

@@ -14,7 +14,7 @@ from control.policy.alert_kinds import KINDS
 from storage.access import organizations
 from storage.database import now
 from storage.events import alerts, events
-from storage.events.alerts import Alert, Concerned, Subject
+from storage.events.alerts import Alert, AlertSubject, Concerned
 from storage.instances.instances import GONE, Instance
 
 
@@ -68,7 +68,7 @@ def raise_(
         if explaining is not None or concerned.desired_status in GONE:
             return
     if KINDS[kind].critical_from is not None:
-        times = alerts.times(db, Subject.of(concerned), kind) + 1
+        times = alerts.times(db, AlertSubject.of(concerned), kind) + 1
         severity = policy.severity_of(kind, severity, times)
     title = title.replace("{name}", concerned.name)
     found = alerts.raise_(db, concerned, kind, severity, title=title, reason=reason, cause=cause)

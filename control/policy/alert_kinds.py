@@ -141,14 +141,13 @@ def about(subject: str) -> tuple[str, ...]:
 
 
 OF_INSTANCES: Final = about(INSTANCE)
-EMAILS: Final = ("critical", "warning", "none")
-"""From which severity on an organization has emails sent."""
+EMAILS: Final = ("none", "critical", "warning")
+"""What an organization chooses to get by email: each with those before it."""
 EMAIL_EVERY: Final = timedelta(minutes=10)
 """An organization gets one email about all that is new, and the next one no earlier."""
 
 
 def is_emailed(kind: str, severity: str, chosen: str) -> bool:
     """Whether an alert is sent to somebody who chose that of EMAILS."""
-    if KINDS[kind].has_letter or chosen == "none":
-        return False
-    return severity in {"critical", chosen}
+    wanted = EMAILS[: EMAILS.index(chosen) + 1]
+    return severity in wanted and not KINDS[kind].has_letter

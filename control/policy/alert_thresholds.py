@@ -46,7 +46,6 @@ SILENCE: Final = Threshold(
     UNREACHABLE, "since the cell responded", "s", ((120, WARNING), (300, CRITICAL)), 60
 )
 QUOTA_USED: Final = Threshold(QUOTA, "of the quota used", "%", ((80, INFO), (100, WARNING)), 75)
-THRESHOLDS: Final = (DAYS_LEFT, USED, PEAK, VALID, SILENCE, QUOTA_USED)
 
 
 def level(threshold: Threshold, best: float, worst: float | None = None) -> str | None:

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from sqlalchemy.orm import Session
-
 from control import events
 from control.access import role_holders
 from control.boundary import Call
@@ -30,17 +28,17 @@ def join(call: Call, invite: Invite, user: User) -> Organization:
         raise Conflict("you are a member of this organization already", code="already_member")
     memberships.create(call.db, org.id, user.id, invite.role)
     if invite.role == "owner":
-        tell_of_owner(call.db, org, user)
+        tell_of_owner(call, org, user)
     invite.accept(user.id, call.now)
     # Whoever has the token has read what was sent to this address.
     user.verify(user.email, user.email_verified_at or call.now)
     return org
 
 
-def tell_of_owner(db: Session, org: Organization, user: User) -> None:
+def tell_of_owner(call: Call, org: Organization, user: User) -> None:
     """Whoever owns an organization can do everything in it: the others are to know."""
     title, reason = f"{user.email} is an owner of {{name}} now", "if that is wrong, remove them"
-    events.raise_(db, org, OWNER_ADDED, "warning", title, reason, cause=user.id)
+    events.raise_(call.db, org, OWNER_ADDED, "warning", title, reason, cause=user.id)
 
 
 def check_open(call: Call, invite: Invite) -> Organization:

@@ -13,7 +13,7 @@ from storage.access.organizations import Organization
 from storage.access.projects import Project
 from storage.catalogue.cells import Cell
 from storage.data import backups
-from storage.events.alerts import Alert, Subject
+from storage.events.alerts import Alert, AlertSubject
 from storage.instances import allocations
 from storage.instances.instances import HOSTED, LIVE, Instance
 from storage.instances.samples import Sample
@@ -25,7 +25,7 @@ _WHOSE = Instance.org_id, Instance.team_id, Instance.id
 class StorageHour(NamedTuple):
     """The most that an instance had stored in an hour, and what it may."""
 
-    subject: Subject
+    subject: AlertSubject
     hour: datetime
     used_bytes: int
     limit_bytes: int
@@ -52,13 +52,13 @@ def storage_hours(
         .where(HOSTED, LIVE, or_(is_filled, is_alerted))
         .order_by(Instance.id, Sample.hour)
     )
-    return [StorageHour(Subject(*row[:3]), *row[3:]) for row in db.execute(rows)]
+    return [StorageHour(AlertSubject(*row[:3]), *row[3:]) for row in db.execute(rows)]
 
 
 class ConnectionPeaks(NamedTuple):
     """The hourly peaks of an instance in two hours: the lower and the higher one."""
 
-    subject: Subject
+    subject: AlertSubject
     size: str
     least: int
     most: int
@@ -79,13 +79,13 @@ def connection_peaks(
         .group_by(*_WHOSE, Instance.size)
         .having(func.count() > 1, func.max(Sample.connections_max) * 100 >= limit * percent_min)
     )
-    return [ConnectionPeaks(Subject(*row[:3]), *row[3:]) for row in db.execute(rows)]
+    return [ConnectionPeaks(AlertSubject(*row[:3]), *row[3:]) for row in db.execute(rows)]
 
 
 class DomainCertificate(NamedTuple):
     """What the cell has told of the certificate of a verified domain."""
 
-    subject: Subject
+    subject: AlertSubject
     hostname: str
     certificate: Mapping[str, Any]
 
@@ -97,13 +97,15 @@ def certificates(db: Session) -> list[DomainCertificate]:
     )
     rows = rows.where(HOSTED, LIVE, Domain.status == "verified", Domain.certificate.is_not(None))
     found = db.execute(rows.order_by(Instance.id, Domain.hostname))
-    return [DomainCertificate(Subject(*row[:3]), *row[3:]) for row in found if row[4] is not None]
+    return [
+        DomainCertificate(AlertSubject(*row[:3]), *row[3:]) for row in found if row[4] is not None
+    ]
 
 
 class Unreachable(NamedTuple):
     """How many live instances of a team are on a cell, and when it responded for the last time."""
 
-    subject: Subject
+    subject: AlertSubject
     cell_id: str
     since: datetime
     instances: int
@@ -122,7 +124,7 @@ def unreachable(db: Session, before: datetime) -> list[Unreachable]:
         .where(HOSTED, LIVE, Instance.team_id.is_not(None), is_silent)
         .group_by(Instance.org_id, Instance.team_id, Cell.id, since)
     )
-    return [Unreachable(Subject(*row[:2]), *row[2:]) for row in db.execute(rows)]
+    return [Unreachable(AlertSubject(*row[:2]), *row[2:]) for row in db.execute(rows)]
 
 
 def plans(db: Session) -> dict[str, str]:

@@ -40,7 +40,7 @@ Concerned: TypeAlias = Instance | Team | Organization
 """What an alert is about."""
 
 
-class Subject(NamedTuple):
+class AlertSubject(NamedTuple):
     """The ids of what an alert is about; no team: the organization itself."""
 
     org_id: str
@@ -48,7 +48,7 @@ class Subject(NamedTuple):
     instance_id: str | None = None
 
     @classmethod
-    def of(cls, concerned: Concerned) -> "Subject":
+    def of(cls, concerned: Concerned) -> "AlertSubject":
         if isinstance(concerned, Instance):
             return cls(concerned.org_id, concerned.team_id, concerned.id)
         if isinstance(concerned, Team):
@@ -109,8 +109,8 @@ class Alert(Owned, Record):
     is_mail_due: Mapped[bool] = mapped_column(default=False, server_default=false())
 
     @property
-    def subject(self) -> Subject:
-        return Subject(self.org_id, self.team_id, self.instance_id)
+    def subject(self) -> AlertSubject:
+        return AlertSubject(self.org_id, self.team_id, self.instance_id)
 
     def acknowledge(self, by: str, at: datetime) -> None:
         """Acknowledging twice keeps the first."""
@@ -134,7 +134,7 @@ def raise_(
     cause: str = "",
 ) -> Alert:
     """A new one, or another occurrence of one that nobody has acknowledged yet."""
-    moment, subject = now(db), Subject.of(concerned)
+    moment, subject = now(db), AlertSubject.of(concerned)
     about = *_open(subject), Alert.kind == kind, Alert.cause == cause
     rows = select(Alert).where(*about, Alert.acknowledged_at.is_(None)).order_by(Alert.id.desc())
     known = db.scalars(rows.limit(1).with_for_update()).first()
@@ -159,7 +159,7 @@ def resolve(
     db: Session, concerned: Concerned, kinds: Collection[str], *, cause: str | None = None
 ) -> list[Alert]:
     """Those of these kinds, of this cause or of any, are over; returns them."""
-    rows = select(Alert).where(*_open(Subject.of(concerned)), Alert.kind.in_(kinds))
+    rows = select(Alert).where(*_open(AlertSubject.of(concerned)), Alert.kind.in_(kinds))
     if cause is not None:
         rows = rows.where(Alert.cause == cause)
     over = list(db.scalars(rows.order_by(Alert.id).with_for_update()))
@@ -171,7 +171,7 @@ def resolve(
     return over
 
 
-def times(db: Session, subject: Subject, kind: str) -> int:
+def times(db: Session, subject: AlertSubject, kind: str) -> int:
     """How often it has happened since it was over the last time, acknowledged or not."""
     rows = select(func.coalesce(func.sum(Alert.occurrences), 0))
     return int(db.scalars(rows.where(*_open(subject), Alert.kind == kind)).one())
@@ -198,7 +198,7 @@ def open_of(db: Session, kinds: Collection[str]) -> list[Alert]:
 
 
 def is_open(
-    db: Session, subject: Subject, kind: str, cause: str, severities: Collection[str]
+    db: Session, subject: AlertSubject, kind: str, cause: str, severities: Collection[str]
 ) -> bool:
     """Whether there is one that is not over, of one of these severities, acknowledged or not."""
     rows = select(Alert.id).where(*_open(subject), Alert.kind == kind, Alert.cause == cause)
@@ -304,7 +304,7 @@ def forget_old(db: Session, before: datetime, limit: int) -> int:
     return delete_oldest(db, Alert.id, "alert_", before, limit)
 
 
-def _open(subject: Subject) -> tuple[ColumnElement[bool], ...]:
+def _open(subject: AlertSubject) -> tuple[ColumnElement[bool], ...]:
     """What is unresolved and about exactly this."""
     if subject.instance_id is not None:
         exactly: tuple[ColumnElement[bool], ...] = (Alert.instance_id == subject.instance_id,)

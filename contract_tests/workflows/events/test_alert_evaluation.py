@@ -4,30 +4,20 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import select
 
-from contract_tests.workflows.data import stored
 from contract_tests.workflows.events.alerted import (
     alerts,
     look,
     measured,
     plan,
     seen,
-    silent_for,
     told,
 )
 from contract_tests.workflows.stage import Stage
-from control.events import publish, raise_
-from control.policy import quotas
-from control.policy.alert_kinds import KINDS
 from control.policy.storage_forecast import WINDOW
 from control.workflows.events import alert_evaluation
 from handlers.instants import timestamp
 from storage import identifiers
-from storage.access import invites, organizations, projects, teams, users
-from storage.access.api_keys import ApiKey
-from storage.catalogue import cells
-from storage.data.backups import Backup
 from storage.database import now
 from storage.events.alerts import Alert
 from storage.instances.instances import Instance
@@ -42,156 +32,6 @@ def stage(stage: Stage) -> Stage:
     """Of an organization without quotas."""
     plan(stage, "enterprise")
     return stage
-
-
-def test_a_cell_that_is_lost_with_twenty_instances_is_one_alert_for_each_team(
-    stage: Stage,
-) -> None:
-    with stage.database.write() as db:
-        blue = teams.create(db, stage.org_id, {"name": "Blue", "slug": "blue"}).id
-        other = organizations.create(db, name="Other", slug="other", plan="enterprise").id
-        project = projects.create(db, other, name="Project", slug="p").id
-    for number in range(20):
-        stage.instance("running", **({"team_id": blue} if number < 5 else {}))
-    elsewhere = stage.instance("running")
-    with stage.database.write() as db:
-        moved = db.get_one(Instance, elsewhere.id)
-        moved.org_id, moved.project_id = other, project
-        moved.team_id = teams.everyone_of(other)
-    stage.instance("deleted", desired_status="deleted")
-    silent_for(stage, 400)
-    for _ in range(3):
-        look(stage)
-    found = {one.team_id: one for one in alerts(stage)}
-    everyone = teams.everyone_of(stage.org_id)
-    assert set(found) == {blue, everyone, teams.everyone_of(other)}
-    assert len(alerts(stage)) == 3
-    assert seen(stage) == [("instances_unreachable", "critical", 1, False)] * 3
-    assert found[blue].title == "the cell of 5 instances of the team Blue does not respond"
-    assert found[everyone].title.startswith("the cell of 15 instances of the team Everyone")
-    assert "cell_fake" not in found[blue].reason + found[blue].title
-    assert told(stage) == [(RAISED, "instances_unreachable", "critical")] * 3
-    silent_for(stage, 10)
-    look(stage)
-    assert seen(stage) == [("instances_unreachable", "critical", 1, True)] * 3
-    assert told(stage).count((RESOLVED, "instances_unreachable", "critical")) == 3
-
-
-def test_a_silent_cell_becomes_critical_and_does_not_come_and_go(stage: Stage) -> None:
-    stage.instance("running")
-    one = "instances_unreachable"
-    for seconds, severity, times in (
-        (90, None, 0),
-        (119, None, 0),
-        (121, "warning", 1),
-        (200, "warning", 1),
-        (90, "warning", 1),
-        (301, "critical", 2),
-        (130, "critical", 2),
-        (70, "critical", 2),
-        # It is to start, and has not been heard of yet.
-        (None, "critical", 2),
-    ):
-        silent_for(stage, seconds)
-        look(stage)
-        assert seen(stage) == ([(one, severity, times, False)] if severity else [])
-    assert told(stage) == [(RAISED, one, "warning"), (RAISED, one, "critical")]
-    silent_for(stage, 20)
-    look(stage)
-    assert seen(stage) == [(one, "critical", 2, True)]
-
-
-def test_a_cell_that_never_comes_back_after_a_start_is_told_of(stage: Stage) -> None:
-    stage.instance("running")
-    silent_for(stage, None)
-    look(stage)
-    assert seen(stage) == []
-    stage.pass_time(400)
-    look(stage)
-    assert seen(stage) == [("instances_unreachable", "critical", 1, False)]
-
-
-def test_two_lost_cells_are_two_alerts(stage: Stage) -> None:
-    places = {"url": "http+unix:///n", "public_url": "https://c", "instance_domain": "localhost"}
-    with stage.database.write() as db:
-        cells.register(db, "cell_two", region="local", **places)
-    stage.instance("running")
-    elsewhere = stage.instance("running")
-    with stage.database.write() as db:
-        db.get_one(Instance, elsewhere.id).cell_id = "cell_two"
-    silent_for(stage, 400)
-    silent_for(stage, 400, "cell_two")
-    look(stage)
-    assert len(alerts(stage)) == 2
-    silent_for(stage, 1, "cell_two")
-    look(stage)
-    assert [one.resolved_at is None for one in alerts(stage)] == [True, False]
-
-
-def fails(stage: Stage, instance: Instance, event: str, **data: Any) -> None:
-    with stage.database.write() as db:
-        held = db.get_one(Instance, instance.id)
-        publish(db, held.org_id, event, {"instance_id": held.id, **data}, held)
-
-
-BACKUP: dict[str, Any] = {
-    "backup_id": "bkp_01JD7QK3V8Y2M4N6P8R0S2T4V6",
-    "kind": "scheduled",
-    "reason": "the cell did not respond",
-}
-
-
-def test_what_a_lost_cell_explains_raises_no_other_alert(stage: Stage) -> None:
-    instances = [stage.instance("running") for _ in range(3)]
-    silent_for(stage, 400)
-    look(stage)
-    for each in instances:
-        fails(stage, each, "backup.failed.v1", **BACKUP)
-    assert seen(stage) == [("instances_unreachable", "critical", 4, False)]
-    # What is critical by itself is told in any case.
-    lost = {"restorable_until": None, "reason": "it was lost", "is_lost": True}
-    fails(stage, instances[0], "backup.archiving_interrupted.v1", **lost)
-    assert ("backup_archiving_interrupted", "critical", 1, False) in seen(stage)
-    silent_for(stage, 1)
-    look(stage)
-    fails(stage, instances[0], "backup.failed.v1", **BACKUP)
-    assert ("backup_failed", "warning", 1, False) in seen(stage)
-
-
-def test_a_failed_instance_explains_its_own_alerts_and_no_others(stage: Stage) -> None:
-    failed, other = stage.instance("running"), stage.instance("running")
-    data = {"operation": "run", "reason": "it crashed", "status": "failed"}
-    fails(stage, failed, "instance.failed.v1", **data)
-    for each in (failed, other):
-        fails(stage, each, "backup.failed.v1", **BACKUP)
-    assert seen(stage) == [
-        ("instance_failed", "critical", 2, False),
-        ("backup_failed", "warning", 1, False),
-    ]
-
-
-def test_one_that_runs_on_explains_nothing(stage: Stage) -> None:
-    instance = stage.instance("running")
-    data = {"operation": "resize", "reason": "no room", "status": "running"}
-    fails(stage, instance, "instance.failed.v1", **data)
-    fails(stage, instance, "backup.failed.v1", **BACKUP)
-    assert [kind for kind, *_ in seen(stage)] == ["instance_failed", "backup_failed"]
-
-
-def test_the_second_failed_backup_in_a_row_is_critical_also_if_the_first_was_acknowledged(
-    stage: Stage,
-) -> None:
-    instance = stage.instance("running")
-    fails(stage, instance, "backup.failed.v1", **BACKUP)
-    with stage.database.write() as db:
-        db.get_one(Alert, alerts(stage)[0].id).acknowledge("usr_1", now(db))
-    fails(stage, instance, "backup.failed.v1", **BACKUP)
-    assert [severity for _, severity, _, _ in seen(stage)] == ["warning", "critical"]
-    completed = {"kind": "manual", "size_bytes": 1, "stored_bytes": 1, "verified_by": "restored"}
-    backup_id = BACKUP["backup_id"]
-    fails(stage, instance, "backup.completed.v1", **completed, backup_id=backup_id)
-    fails(stage, instance, "backup.failed.v1", **BACKUP)
-    assert seen(stage)[-1] == ("backup_failed", "warning", 1, False)
 
 
 def fills(stage: Stage, instance: Instance, percent: float, a_day: float) -> None:
@@ -343,120 +183,6 @@ def test_several_domains_of_an_instance_are_one_alert(stage: Stage) -> None:
             db.delete(each)
     look(stage, "alerts.forecast")
     assert alerts(stage)[0].resolved_at is not None
-
-
-def test_quotas_are_told_of_once_and_by_resource(stage: Stage) -> None:
-    plan(stage, "solo")
-    made = [stage.instance("running") for _ in range(7)]
-    look(stage)
-    assert seen(stage) == []
-    made.append(stage.instance("running"))
-    for _ in range(2):
-        look(stage)
-    assert seen(stage) == [("quota_threshold", "info", 1, False)]
-    (alert,) = alerts(stage)
-    assert alert.title == "Org uses 80 % of its quota of instances"
-    assert (alert.team_id, alert.instance_id, alert.cause) == (None, None, "instances")
-    assert "8 of 10 that the Solo plan allows" in alert.reason
-    made += [stage.instance("running") for _ in range(2)]
-    with stage.database.write() as db:
-        for number in range(8):
-            projects.create(db, stage.org_id, name=f"P{number}", slug=f"p{number}")
-    for _ in range(2):
-        look(stage)
-    assert seen(stage) == [
-        ("quota_threshold", "warning", 2, False),
-        ("quota_threshold", "info", 1, False),
-    ]
-    with stage.database.write() as db:
-        for each in made[:3]:
-            db.get_one(Instance, each.id).desired_status = "deleted"
-    look(stage)
-    assert [over for *_, over in seen(stage)] == [True, False]
-    kinds = [(kind, severity) for kind, _, severity in told(stage)]
-    assert kinds == [(RAISED, "info"), (RAISED, "warning"), (RAISED, "info"), (RESOLVED, "warning")]
-
-
-def test_every_quota_that_is_watched_is_counted(stage: Stage) -> None:
-    plan(stage, "free")
-    with stage.database.write() as db:
-        user = users.create(db, email="ada@example.com", name="Ada")
-        for number in range(2):
-            invites.create(
-                db,
-                stage.org_id,
-                email=f"{number}@example.com",
-                role="member",
-                token_hash=str(number),
-                invited_by=user.id,
-                inviter_id=user.id,
-                expires_at=now(db) + timedelta(days=7),
-            )
-        for number in range(10):
-            key(stage, db, user.id, f"key_{number}")
-        for number in range(2):
-            projects.create(db, stage.org_id, name=f"P{number}", slug=f"p{number}")
-    for _ in range(2):
-        stored.backup(stage.database, stage.cell, stage.instance("running"))
-    with stage.database.write() as db:
-        for each in db.scalars(select(Backup)):
-            each.stored_bytes = 5 * GB
-    look(stage)
-    assert {one.cause for one in alerts(stage)} == set(quotas.WATCHED)
-
-
-def key(stage: Stage, db: Any, user_id: str, name: str) -> ApiKey:
-    made = ApiKey(
-        id=identifiers.new("key_"),
-        org_id=stage.org_id,
-        name=name,
-        role="member",
-        created_by=user_id,
-        prefix=name,
-        token_hash=identifiers.new("h"),
-    )
-    db.add(made)
-    db.flush()
-    return made
-
-
-@pytest.mark.parametrize("ended", ["revoked", "unsuspended"])
-def test_the_alert_about_a_suspended_key_is_over_however_that_ends(
-    stage: Stage, ended: str
-) -> None:
-    data = {"reason": "leaked", "source": "content", "url": ""}
-    with stage.database.write() as db:
-        user = users.create(db, email="ada@example.com", name="Ada")
-        keys = [key(stage, db, user.id, f"key_{number}") for number in range(2)]
-        for each in keys:
-            each.suspend("it leaked", now(db))
-            told_of = {**data, "key_id": each.id}
-            publish(db, stage.org_id, "api_key.suspended.v1", told_of)
-    look(stage)
-    assert seen(stage) == [("api_key_suspended", "critical", 1, False)] * 2
-    with stage.database.write() as db:
-        first = db.get_one(ApiKey, keys[0].id)
-        if ended == "revoked":
-            first.revoke(now(db))
-        else:
-            first.suspended_at = None
-    look(stage)
-    assert [over for *_, over in seen(stage)] == [True, False]
-
-
-@pytest.mark.parametrize("kind", [name for name, kind in KINDS.items() if kind.quiet_for])
-def test_some_are_over_when_nothing_has_happened_for_long_enough(stage: Stage, kind: str) -> None:
-    quiet = KINDS[kind].quiet_for
-    assert quiet is not None
-    with stage.database.write() as db:
-        org = organizations.fetch(db, stage.org_id)
-        raise_(db, org, kind, "warning", "so it is", "why", cause="usr_1")
-    stage.pass_time(quiet.total_seconds() - 60)
-    look(stage)
-    assert seen(stage) == [(kind, "warning", 1, False)]
-    stage.pass_time(120)
-    look(stage)
-    assert seen(stage) == [(kind, "warning", 1, True)]
 
 
 def test_one_that_cannot_be_raised_holds_up_no_other(

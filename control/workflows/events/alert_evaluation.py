@@ -12,9 +12,8 @@ from control.policy.alert_thresholds import CLEAR
 from control.work import Operation, Schedule, workflow
 from control.workflows.events.alert_rules import (
     OFTEN,
-    SELDOM,
+    AlertFinding,
     AlertRule,
-    Finding,
     key_of,
 )
 from control.workflows.instances.fault_isolation import isolated
@@ -22,7 +21,7 @@ from storage.access import organizations
 from storage.access.teams import Team
 from storage.database import Database, now
 from storage.events import alerts
-from storage.events.alerts import SEVERITIES, Alert, Concerned, Subject
+from storage.events.alerts import SEVERITIES, Alert, AlertSubject, Concerned
 from storage.instances.instances import Instance
 from storage.lookups import by_key
 
@@ -34,18 +33,11 @@ _AT_ONCE: Final = 500
 def evaluate(op: Operation) -> None:
     """What people must know within minutes."""
     for rule in OFTEN:
-        _evaluate(op.database, rule)
+        evaluate_rule(op.database, rule)
     _end_quiet(op.database)
 
 
-@workflow("alerts.forecast", deadline_s=600)
-def forecast(op: Operation) -> None:
-    """What changes over days."""
-    for rule in SELDOM:
-        _evaluate(op.database, rule)
-
-
-def _evaluate(database: Database, rule: AlertRule) -> None:
+def evaluate_rule(database: Database, rule: AlertRule) -> None:
     """Looks without holding anything, and then again at what each alert is about."""
     with database.read() as db:
         moment = now(db)
@@ -61,12 +53,12 @@ def _evaluate(database: Database, rule: AlertRule) -> None:
     _resolve(database, [one for one in open_alerts if _is_over(one, found, rule)])
 
 
-def _is_over(alert: Alert, found: dict[tuple[str, str], Finding], rule: AlertRule) -> bool:
+def _is_over(alert: Alert, found: dict[tuple[str, str], AlertFinding], rule: AlertRule) -> bool:
     finding = found.get(key_of(alert.subject, alert.cause))
     return rule.ends_unseen if finding is None else finding.level == CLEAR
 
 
-def _apply(database: Database, kind: str, finding: Finding) -> None:
+def _apply(database: Database, kind: str, finding: AlertFinding) -> None:
     with isolated(_named(finding.subject), alert=kind), database.write() as db:
         concerned = _held(db, finding.subject)
         if concerned is None or _is_known(db, finding, kind):
@@ -83,7 +75,7 @@ def _apply(database: Database, kind: str, finding: Finding) -> None:
             )
 
 
-def _is_known(db: Session, finding: Finding, kind: str) -> bool:
+def _is_known(db: Session, finding: AlertFinding, kind: str) -> bool:
     """Whether somebody else has raised it since; the record that it is about is held."""
     severities = alerts.at_least(finding.level or "")
     return alerts.is_open(db, finding.subject, kind, finding.cause, severities)
@@ -107,7 +99,7 @@ def _end_quiet(database: Database) -> None:
         _resolve(database, quiet)
 
 
-def _held(db: Session, subject: Subject) -> Concerned | None:
+def _held(db: Session, subject: AlertSubject) -> Concerned | None:
     """The record, held until the commit; None where it is there no more."""
     if subject.instance_id is not None:
         return by_key(db, Instance, subject.instance_id, lock=True)
@@ -117,9 +109,8 @@ def _held(db: Session, subject: Subject) -> Concerned | None:
     return organizations.fetch(db, subject.org_id)
 
 
-def _named(subject: Subject) -> str:
+def _named(subject: AlertSubject) -> str:
     return subject.instance_id or subject.team_id or subject.org_id
 
 
 SCHEDULE: Final = Schedule("alerts", evaluate, every_s=60)
-FORECAST: Final = Schedule("alert_forecasts", forecast, every_s=900)

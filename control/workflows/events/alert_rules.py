@@ -38,7 +38,7 @@ from control.policy.violations import gigabytes
 from storage.access import api_keys
 from storage.events import alert_readings
 from storage.events.alert_readings import DomainCertificate, StorageHour
-from storage.events.alerts import Subject
+from storage.events.alerts import AlertSubject
 
 _HOUR: Final = timedelta(hours=1)
 _DAY_S: Final = 86_400
@@ -49,13 +49,13 @@ _NAMED_MAX: Final = 5
 
 
 @dataclass(frozen=True)
-class Finding:
+class AlertFinding:
     """`level` is a severity, CLEAR, or None for what is to stay as it is.
 
     With an `event`, that raises the alert; else it has the title and the reason.
     """
 
-    subject: Subject
+    subject: AlertSubject
     level: str | None
     title: str = ""
     reason: str = ""
@@ -67,7 +67,7 @@ class Finding:
         return key_of(self.subject, self.cause)
 
 
-def key_of(subject: Subject, cause: str) -> tuple[str, str]:
+def key_of(subject: AlertSubject, cause: str) -> tuple[str, str]:
     """The same also after an instance has moved to another team."""
     return subject.instance_id or subject.team_id or subject.org_id, cause
 
@@ -77,11 +77,11 @@ class AlertRule:
     """Where `ends_unseen`, an alert about what is no longer found is over."""
 
     kind: str
-    look: Callable[[Session, datetime], Iterable[Finding]]
+    look: Callable[[Session, datetime], Iterable[AlertFinding]]
     ends_unseen: bool = True
 
 
-def _storage(db: Session, now: datetime) -> Iterator[Finding]:
+def _storage(db: Session, now: datetime) -> Iterator[AlertFinding]:
     recent = now - 2 * _HOUR
     hours = alert_readings.storage_hours(
         db,
@@ -95,25 +95,25 @@ def _storage(db: Session, now: datetime) -> Iterator[Finding]:
 
 
 def _filling(
-    subject: Subject, hours: list[StorageHour], now: datetime, recent: datetime
-) -> Finding:
+    subject: AlertSubject, hours: list[StorageHour], now: datetime, recent: datetime
+) -> AlertFinding:
     last = hours[-1]
     if last.hour < recent:
         # Its cell has said nothing since.
-        return Finding(subject, None)
+        return AlertFinding(subject, None)
     a_day = storage_forecast.bytes_a_day([Reading(one.hour, one.used_bytes) for one in hours], now)
     used = last.used_bytes * 100 / last.limit_bytes
     amount = f"{gigabytes(last.used_bytes)} of {gigabytes(last.limit_bytes)} are used"
     what_helps = "order more storage, or delete data"
     if a_day is None:
         found = level(USED, used)
-        return Finding(subject, found, _full_title(used), f"{amount}; {what_helps}")
+        return AlertFinding(subject, found, _full_title(used), f"{amount}; {what_helps}")
     days = storage_forecast.days_until_full(last.used_bytes, last.limit_bytes, a_day)
     by_days = level(DAYS_LEFT, days)
     title = _full_title(used) if by_days in (CLEAR, None) else _forecast_title(days)
     growth = f", and {gigabytes(int(a_day))} are added a day" if a_day > 0 else ""
     reason = f"{amount}{growth}; {what_helps}"
-    return Finding(subject, worst_of((by_days, level(USED, used))), title, reason)
+    return AlertFinding(subject, worst_of((by_days, level(USED, used))), title, reason)
 
 
 def _full_title(used: float) -> str:
@@ -129,7 +129,7 @@ def _in_days(days: float) -> str:
     return "within a day" if whole < 1 else f"in {whole} day{'s' * (whole > 1)}"
 
 
-def _connections(db: Session, now: datetime) -> Iterator[Finding]:
+def _connections(db: Session, now: datetime) -> Iterator[AlertFinding]:
     since = now.replace(minute=0, second=0, microsecond=0) - _HOUR
     limits = {size.name: size.connections_max for size in SIZES.values()}
     for found in alert_readings.connection_peaks(
@@ -141,19 +141,19 @@ def _connections(db: Session, now: datetime) -> Iterator[Finding]:
             " once; close idle ones, use a connection pool, or choose a larger size"
         )
         severity = level(PEAK, found.least * 100 / limit, found.most * 100 / limit)
-        yield Finding(
+        yield AlertFinding(
             found.subject, severity, "{name} is close to its limit of connections", reason
         )
 
 
-def _certificates(db: Session, now: datetime) -> Iterator[Finding]:
+def _certificates(db: Session, now: datetime) -> Iterator[AlertFinding]:
     found = alert_readings.certificates(db)
     for subject, of_one in groupby(found, lambda each: each.subject):
         left = sorted(((_days_valid(one, now), one) for one in of_one), key=lambda each: each[0])
         due = [one for days, one in left if level(VALID, days) not in (CLEAR, None)]
         days = left[0][0]
         title = f"a certificate of {{name}} expires {_in_days(days)}"
-        yield Finding(
+        yield AlertFinding(
             subject, level(VALID, days), title if days > 0 else _EXPIRED, _not_renewed(due)
         )
 
@@ -182,13 +182,13 @@ def _not_renewed(due: list[DomainCertificate]) -> str:
     return f"{first.hostname}: {why}{also}{f' and {more} more' if more > 0 else ''}"
 
 
-def _unreachable(db: Session, now: datetime) -> Iterator[Finding]:
+def _unreachable(db: Session, now: datetime) -> Iterator[AlertFinding]:
     before = now - timedelta(seconds=SILENCE.clear)
     for found in alert_readings.unreachable(db, before):
         silent_s = (now - found.since).total_seconds()
         severity = level(SILENCE, silent_s)
         count = "1 instance" if found.instances == 1 else f"{found.instances} instances"
-        yield Finding(
+        yield AlertFinding(
             found.subject,
             # One that is to start, and has not been heard of, does not respond again yet.
             None if severity == CLEAR else severity,
@@ -199,7 +199,7 @@ def _unreachable(db: Session, now: datetime) -> Iterator[Finding]:
         )
 
 
-def _quotas(db: Session, now: datetime) -> Iterator[Finding]:
+def _quotas(db: Session, now: datetime) -> Iterator[AlertFinding]:
     used = alert_readings.used_by_org(db, now)
     for org_id, plan_id in alert_readings.plans(db).items():
         plan = PLANS[plan_id]
@@ -218,7 +218,7 @@ def _quotas(db: Session, now: datetime) -> Iterator[Finding]:
                 "plan": plan.id,
                 "reason": _of_plan(resource, amount, limit or 0, plan.name),
             }
-            yield Finding(Subject(org_id), severity, cause=resource, event=(kind, data))
+            yield AlertFinding(AlertSubject(org_id), severity, cause=resource, event=(kind, data))
 
 
 def _of_plan(resource: str, amount: int, limit: int, plan: str) -> str:
@@ -230,10 +230,10 @@ def _of_plan(resource: str, amount: int, limit: int, plan: str) -> str:
     return f"{told} that the {plan} plan allows; beyond that, requests for more are refused"
 
 
-def _suspended_keys(db: Session, _now: datetime) -> Iterator[Finding]:
+def _suspended_keys(db: Session, _now: datetime) -> Iterator[AlertFinding]:
     """An event raises the alert; here it is seen that one is over, however that ended."""
     for org_id, key_id in api_keys.suspended(db):
-        yield Finding(Subject(org_id), None, cause=key_id)
+        yield AlertFinding(AlertSubject(org_id), None, cause=key_id)
 
 
 OFTEN: Final = (
