@@ -8,6 +8,7 @@ from sqlalchemy import (
     ColumnElement,
     ForeignKey,
     Index,
+    and_,
     delete,
     false,
     func,
@@ -181,11 +182,11 @@ def explaining(
     db: Session, instance: Instance, kinds: Collection[str], cell_cause: str
 ) -> Alert | None:
     """A critical alert of these kinds about the instance, or about its team and its cell."""
-    of_team = Alert.instance_id.is_(None), Alert.team_id == instance.team_id
+    of_team = and_(Alert.instance_id.is_(None), Alert.team_id == instance.team_id)
     rows = select(Alert).where(
         *(Alert.org_id == instance.org_id, Alert.kind.in_(kinds), Alert.severity == "critical"),
         Alert.resolved_at.is_(None),
-        or_(Alert.instance_id == instance.id, (of_team[0] & of_team[1])),
+        or_(Alert.instance_id == instance.id, of_team),
         Alert.cause.in_(("", cell_cause)),
     )
     return db.scalars(rows.order_by(Alert.id).limit(1).with_for_update()).first()

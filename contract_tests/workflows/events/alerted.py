@@ -1,9 +1,10 @@
 """What tests of alerts do with a stage: look, measure, and see what was raised."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import delete, insert, select
 
 from contract_tests.workflows.known import take_turn
 from contract_tests.workflows.stage import Stage
@@ -47,6 +48,20 @@ def measured(stage: Stage, instance: Instance, hours_ago: int, **values: Any) ->
             db.add(known)
         for name, value in values.items():
             setattr(known, name, value)
+
+
+def measured_for_hours(stage: Stage, instance: Instance, used: Sequence[int]) -> None:
+    """Only these samples: the storage used in this hour, in the one before, and so on."""
+    with stage.database.write() as db:
+        db.execute(delete(Sample).where(Sample.instance_id == instance.id))
+        moment = stage.database.now(db)
+        hour = moment.replace(minute=0, second=0, microsecond=0)
+        ids = {"instance_id": instance.id, "org_id": stage.org_id, "seen_at": moment}
+        rows = [
+            {**ids, "hour": hour - timedelta(hours=ago), "storage_bytes": size}
+            for ago, size in enumerate(used)
+        ]
+        db.execute(insert(Sample), rows)
 
 
 def alerts(stage: Stage, *kinds: str) -> list[Alert]:

@@ -1,5 +1,6 @@
 """One cause is one alert: a cell that does not respond, an instance that failed."""
 
+import threading
 from typing import Any
 
 import pytest
@@ -7,11 +8,13 @@ import pytest
 from contract_tests.workflows.events.alerted import (
     alerts,
     look,
+    measured,
     plan,
     seen,
     silent_for,
     told,
 )
+from contract_tests.workflows.known import enqueue
 from contract_tests.workflows.stage import Stage
 from control.events import publish
 from storage.access import organizations, projects, teams
@@ -179,3 +182,31 @@ def test_the_second_failed_backup_in_a_row_is_critical_also_if_the_first_was_ack
     fails(stage, instance, "backup.completed.v1", **completed, backup_id=backup_id)
     fails(stage, instance, "backup.failed.v1", **BACKUP)
     assert seen(stage)[-1] == ("backup_failed", "warning", 1, False)
+
+
+def test_two_workers_raise_one_alert(stage: Stage) -> None:
+    instances = [stage.instance("running") for _ in range(4)]
+    for each in instances:
+        measured(stage, each, 0, storage_bytes=97 * GB // 100)
+    with stage.database.write() as db:
+        for lane in ("one", "two"):
+            enqueue(db, "alerts.forecast", lane)
+    begin = threading.Barrier(2)
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            begin.wait(10)
+            while stage.turn():
+                pass
+        except BaseException as error:  # noqa: BLE001 -- told by the test
+            failed.append(error)
+
+    workers = [threading.Thread(target=work) for _ in range(2)]
+    for each_worker in workers:
+        each_worker.start()
+    for each_worker in workers:
+        each_worker.join(60)
+    assert failed == []
+    assert seen(stage) == [("storage_filling", "critical", 1, False)] * 4
+    assert len(told(stage)) == 4

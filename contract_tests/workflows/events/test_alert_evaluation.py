@@ -9,6 +9,7 @@ from contract_tests.workflows.events.alerted import (
     alerts,
     look,
     measured,
+    measured_for_hours,
     plan,
     seen,
     told,
@@ -36,9 +37,11 @@ def stage(stage: Stage) -> Stage:
 
 def fills(stage: Stage, instance: Instance, percent: float, a_day: float) -> None:
     """Now so full, after a week in which it grew so much a day, in percent."""
-    for hours in range(WINDOW // timedelta(hours=1)):
-        used = max(percent - hours * a_day / 24, 0)
-        measured(stage, instance, hours, storage_bytes=int(used * GB / 100))
+    used = [
+        int(max(percent - hours * a_day / 24, 0) * GB / 100)
+        for hours in range(WINDOW // timedelta(hours=1))
+    ]
+    measured_for_hours(stage, instance, used)
 
 
 def test_storage_that_will_be_full_is_told_of_in_time(stage: Stage) -> None:
