@@ -151,6 +151,7 @@ def raise_(
         title=title,
         reason=reason,
         last_at=moment,
+        created_at=moment,
     )
     db.add(made)
     return made

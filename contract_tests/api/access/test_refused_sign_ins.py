@@ -27,7 +27,7 @@ def told(house: House, tenant: Tenant) -> list[tuple[str, str, int]]:
     house.settle()
     path = f"{tenant.path}/alerts?kind=sign_ins_refused"
     found: list[dict[str, Any]] = house.get(path, tenant.key).json()["items"]
-    title = f"sign-ins to the account of {tenant.owner.email} are refused"
+    title = f"too many sign-ins to the account of {tenant.owner.email} failed"
     assert all(one["title"] == title for one in found)
     return [(one["kind"], one["severity"], one["occurrences"]) for one in found]
 

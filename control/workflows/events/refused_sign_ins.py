@@ -42,7 +42,7 @@ def _raise(db: Session, user_id: str, guessed: str) -> None:
     reason = _REASONS[guessed]
     for org, _role in organizations.of_user(db, user.id):
         if org.status == "open":
-            title = f"sign-ins to the account of {user.email} are refused"
+            title = f"too many sign-ins to the account of {user.email} failed"
             raise_(db, org, SIGN_INS, severity, title, reason, cause=user.id)
 
 
