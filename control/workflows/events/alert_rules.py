@@ -44,6 +44,8 @@ _HOUR: Final = timedelta(hours=1)
 _DAY_S: Final = 86_400
 _WATCHED_PERCENT: Final = 10
 """With less, growth of a day or more cannot fill the rest within the days of DAYS_LEFT."""
+_TOLD_BYTES: Final = 10**7
+"""Growth of less a day is nothing, as gigabytes are written."""
 _NAMED_MAX: Final = 5
 """Host names in one reason."""
 
@@ -111,7 +113,7 @@ def _filling(
     days = storage_forecast.days_until_full(last.used_bytes, last.limit_bytes, a_day)
     by_days = level(DAYS_LEFT, days)
     title = _full_title(used) if by_days in (CLEAR, None) else _forecast_title(days)
-    growth = f", and {gigabytes(int(a_day))} are added a day" if a_day > 0 else ""
+    growth = f", and {gigabytes(int(a_day))} are added a day" if a_day >= _TOLD_BYTES else ""
     reason = f"{amount}{growth}; {what_helps}"
     return AlertFinding(subject, worst_of((by_days, level(USED, used))), title, reason)
 
@@ -137,8 +139,8 @@ def _connections(db: Session, now: datetime) -> Iterator[AlertFinding]:
     ):
         limit = limits[found.size]
         reason = (
-            f"in each of the last two hours up to {found.least} of {limit} connections were open at"
-            " once; close idle ones, use a connection pool, or choose a larger size"
+            f"in each of the last two hours {found.least} or more of {limit} connections were open"
+            " at once; close idle ones, use a connection pool, or choose a larger size"
         )
         severity = level(PEAK, found.least * 100 / limit, found.most * 100 / limit)
         yield AlertFinding(
