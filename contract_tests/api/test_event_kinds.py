@@ -189,6 +189,28 @@ def key_leaked(house: House, tenant: Tenant, _instance_id: str) -> None:
     object.__setattr__(house.services, "settings", before)
 
 
+def watched(house: House) -> None:
+    with house.database.write() as db:
+        take_turn(db, "alerts.evaluate")
+    house.settle()
+
+
+def much_used(house: House, _tenant: Tenant, _instance_id: str) -> None:
+    """Eight of ten projects."""
+    tenant = house.tenant()
+    house.change_org(tenant.org_id, plan="solo")
+    for number in range(7):
+        body = {"name": f"Project {number}"}
+        assert house.post(f"{tenant.path}/projects", tenant.key, json=body).is_success
+    watched(house)
+
+
+def all_used(house: House, tenant: Tenant, _instance_id: str) -> None:
+    house.change_org(tenant.org_id, plan="free")
+    house.instance(tenant)
+    watched(house)
+
+
 CHECKED = checked(("warning", "the table has no primary key"))
 ROTATED = {"generation": 2, "overlap_until": "2030-01-01T00:00:00.000Z"}
 ACTS: dict[str, list[Act]] = {
@@ -231,6 +253,10 @@ ACTS: dict[str, list[Act]] = {
     "org.member.invited.v1": [invited],
     "org.member.removed.v1": [member_removed],
     "budget.threshold.v1": [spent],
+    "quota.warning.v1": [much_used],
+    "quota.exceeded.v1": [all_used],
+    "alert.raised.v1": [lost, key_leaked, spent],
+    "alert.resolved.v1": [late_and(archiving())],
 }
 
 

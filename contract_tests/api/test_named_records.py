@@ -17,6 +17,7 @@ NAMED = {
     ("backups.restore", "project_id"): "project_id",
     ("projects.create", "team_id"): "team_id",
     ("projects.update", "team_id"): "team_id",
+    ("alerts.list", "instance_id"): "instance_id",
     ("access.explain", "user_id"): "user_id",
     ("access.explain", "instance_id"): "instance_id",
     ("access.explain", "project_id"): "project_id",

@@ -57,14 +57,15 @@ def test_a_key_that_is_tried_at_many_operations_is_suspended_and_its_owners_told
     with watched.api.database.read() as db:
         (entry,) = audit.page(db, watched.org, AuditFilter(), limit=5, after=None).items
         assert (entry.action, entry.detail["reason"]) == ("api_key.suspend", "probing")
-        (event,) = events.after(db, watched.org, 0, scope=None, limit=5)
+        event, alerted = events.after(db, watched.org, 0, scope=None, limit=5)
         assert (event.type, event.data["reason"]) == ("api_key.suspended.v1", "probing")
+        assert alerted.data["kind"] == "api_key_suspended"
         assert memberships.count(db, watched.org, "owner") == 1
     # Once for all: what is refused after that is nothing new.
     for n in range(OPERATIONS_MAX + 1):
         watched.refuse(f"operation.{n}")
     with watched.api.database.read() as db:
-        assert len(events.after(db, watched.org, 0, scope=None, limit=5)) == 1
+        assert len(events.after(db, watched.org, 0, scope=None, limit=5)) == 2
 
 
 def test_a_program_that_errs_again_and_again_is_left_alone(watched: Watched) -> None:

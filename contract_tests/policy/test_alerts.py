@@ -4,7 +4,17 @@ import pytest
 
 from contract_tests.api.rows import DOCUMENT
 from control.policy import alerts
-from control.policy.alerts import KINDS, RAISING, RESOLVING, Raised
+from control.policy.alert_kinds import (
+    BUDGET,
+    EMAILS,
+    KINDS,
+    OF_INSTANCES,
+    OWNER_ADDED,
+    SIGN_INS,
+    is_emailed,
+)
+from control.policy.alerts import RAISED, RAISING, RESOLVED, RESOLVING, Raised
+from control.workflows.events.alert_rules import OFTEN, SELDOM
 
 FAILED = "instance.failed.v1"
 INTERRUPTED = "backup.archiving_interrupted.v1"
@@ -13,9 +23,18 @@ QUIET = {
     *("migration.preflight.v1", "migration.progress.v1", "migration.verified.v1"),
     *("approval.requested.v1", "approval.decided.v1"),
     *("org.member.invited.v1", "org.member.removed.v1"),
-    *("org.baa_signed.v1", "api_key.suspended.v1"),
+    *("org.baa_signed.v1", RAISED, RESOLVED),
 }
 """Those that neither raise nor resolve an alert."""
+ELSEWHERE = {BUDGET: "control/workflows/access/budgets.py looks at what was spent"}
+"""Alerts that are resolved in code, and where."""
+EVERYTHING = {
+    "operation": "run",
+    "reason": "leaked",
+    "resource": "seats",
+    "used_percent": 80,
+}
+"""What some event has in its data."""
 
 
 def test_of_every_kind_of_event_it_is_decided() -> None:
@@ -25,8 +44,40 @@ def test_of_every_kind_of_event_it_is_decided() -> None:
 
 
 def test_every_alert_is_resolved_by_something_beside_the_end_of_its_instance() -> None:
-    resolved = {kind for event, ended in RESOLVING.items() if ended != KINDS for kind in ended}
-    assert resolved == set(KINDS)
+    by_events = {kind for ended in RESOLVING.values() if ended != OF_INSTANCES for kind in ended}
+    by_rules = {rule.kind for rule in (*OFTEN, *SELDOM)}
+    by_time = {name for name, kind in KINDS.items() if kind.quiet_for is not None}
+    ended = (by_events, by_rules, by_time, set(ELSEWHERE))
+    assert set().union(*ended) == set(KINDS), "an alert that nothing ends is open for ever"
+    assert sum(map(len, ended)) == len(KINDS)
+
+
+def test_every_kind_is_raised_by_something() -> None:
+    told = [{**EVERYTHING, "status": "failed", "threshold_percent": 50, "is_lost": True}]
+    by_events = {
+        found.kind for raise_ in RAISING.values() for data in told if (found := raise_(data))
+    }
+    by_rules = {rule.kind for rule in (*OFTEN, *SELDOM)}
+    assert by_events | by_rules | {SIGN_INS, OWNER_ADDED} == set(KINDS)
+
+
+def test_what_explains_another_is_known_and_explained_by_none_that_it_explains() -> None:
+    for name, kind in KINDS.items():
+        for other in kind.hidden_by:
+            assert name not in KINDS[other].hidden_by
+            assert name != other
+    hidden = {name for name, kind in KINDS.items() if kind.hidden_by}
+    assert hidden <= set(OF_INSTANCES)
+
+
+def test_every_critical_alert_is_emailed_unless_it_has_a_letter_or_nobody_wants_any() -> None:
+    for name, kind in KINDS.items():
+        chosen = {choice: is_emailed(name, "critical", choice) for choice in EMAILS}
+        sent = not kind.has_letter
+        assert chosen == {"critical": sent, "warning": sent, "none": False}
+        assert is_emailed(name, "warning", "warning") is sent
+        assert not is_emailed(name, "warning", "critical")
+        assert not any(is_emailed(name, "info", choice) for choice in EMAILS)
 
 
 @pytest.mark.parametrize(
@@ -67,6 +118,28 @@ def test_every_alert_is_resolved_by_something_beside_the_end_of_its_instance() -
             {"status": "failed"},
             ("migration_failed", "warning", "a migration into {name} failed"),
         ),
+        (
+            "api_key.suspended.v1",
+            {"reason": "probing"},
+            (
+                *("api_key_suspended", "critical", "an API key of {name} is suspended"),
+                "it was tried at many operations that it has no permission for",
+            ),
+        ),
+        *(
+            (
+                event,
+                {"used_percent": percent, "resource": "storage_bytes"},
+                (
+                    *("quota_threshold", severity),
+                    f"{{name}} uses {percent} % of its quota of storage bytes",
+                ),
+            )
+            for event, percent, severity in (
+                ("quota.warning.v1", 80, "info"),
+                ("quota.exceeded.v1", 100, "warning"),
+            )
+        ),
         *(
             (
                 "budget.threshold.v1",
@@ -81,9 +154,7 @@ def test_every_alert_is_resolved_by_something_beside_the_end_of_its_instance() -
         ),
     ],
 )
-def test_what_an_event_raises(
-    event: str, data: dict[str, object], raised: tuple[str, str, str]
-) -> None:
+def test_what_an_event_raises(event: str, data: dict[str, object], raised: tuple[str, ...]) -> None:
     assert RAISING[event](data) == Raised(*raised)
 
 

@@ -102,7 +102,9 @@ class Stage:
             return instances.fetch(db, self.org_id, instance.id)
 
     def events(self, instance: Instance) -> list[Event]:
+        """But for those that tell of alerts, which have tests of their own."""
         rows = select(Event).where(Event.instance_id == instance.id).order_by(Event.id)
+        rows = rows.where(Event.type.not_like("alert.%"))
         with self.database.read() as db:
             return list(db.scalars(rows))
 

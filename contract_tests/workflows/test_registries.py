@@ -18,6 +18,7 @@ from contract_tests.workflows import known, posted
 from contract_tests.workflows.data import migrating, stored
 from contract_tests.workflows.stage import LEASE_S, Killed, Stage
 from contract_tests.workflows.test_three_ways import CASES
+from control.events import raise_
 from control.mail import Letter
 from control.workflows.access import password_resets
 from control.workflows.instances.resuming import bring_back
@@ -30,8 +31,10 @@ from storage.access.teams import Team
 from storage.catalogue import cells
 from storage.columns import EPOCH
 from storage.data import backups
+from storage.database import now
 from storage.identifiers import new
 from storage.instances.instances import Instance
+from storage.instances.samples import Sample
 from storage.network.domains import Domain
 from storage.work import Work
 
@@ -109,6 +112,37 @@ def of_an_order(stage: Stage) -> None:
         known.enqueue(db, "approvals.expire", "test:approvals.expire")
 
 
+def of_a_full_quota(stage: Stage) -> None:
+    """The free plan has room for two instances."""
+    for _ in range(2):
+        stage.instance("running")
+    by_itself("alerts.evaluate")(stage)
+
+
+def of_full_storage(stage: Stage) -> None:
+    instance = stage.instance("running")
+    with stage.database.write() as db:
+        moment = now(db)
+        hour = moment.replace(minute=0, second=0, microsecond=0)
+        db.add(
+            Sample(
+                instance_id=instance.id,
+                org_id=stage.org_id,
+                hour=hour,
+                storage_bytes=instance.storage_bytes,
+                seen_at=moment,
+            )
+        )
+    by_itself("alerts.forecast")(stage)
+
+
+def of_a_critical_alert(stage: Stage) -> None:
+    instance = stage.instance("running")
+    with stage.database.write() as db:
+        raise_(db, instance, "instance_failed", "critical", "{name} has failed", "so it is")
+    by_itself("alerts.mail")(stage)
+
+
 def of_a_spent_budget(stage: Stage) -> None:
     """A team with one of nothing, which the first second of running is more than."""
     instance = stage.instance("running", ready_at=EPOCH)
@@ -140,6 +174,10 @@ def with_a_second_store(then: Callable[[Stage], None]) -> Callable[[Stage], None
 # Beside the cases of test_three_ways.py, which follow an instance through its statuses.
 OTHERS: Final[dict[str, Callable[[Stage], None]]] = {
     "access.end_urls": by_itself("access.end_urls", cell_id="cell_fake"),
+    "alerts.evaluate": of_a_full_quota,
+    "alerts.forecast": of_full_storage,
+    "alerts.mail": of_a_critical_alert,
+    "alerts.sign_ins": by_itself("alerts.sign_ins", user_id="usr_none", guessed="code"),
     "approvals.expire": of_an_order,
     "archiving.tell": on_instance("archiving.tell"),
     "backups.create": of_a_backup("backups.create"),

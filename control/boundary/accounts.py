@@ -23,6 +23,7 @@ from control.boundary.callers import Caller
 from control.boundary.rates import VERDICT, Verdict
 from control.boundary.rules import Rule
 from control.services import Services
+from control.workflows.events import refused_sign_ins
 from specserver import Exchange, TooManyRequests, Unauthenticated
 from storage.access import sessions, users
 from storage.access.sessions import UserSession
@@ -90,7 +91,10 @@ class _Attempt:
                 wait = f"wait {full.retry_after_s} s"
                 raise self._refused(full, f"too many attempts with this session; {wait}")
             return
-        if self._full("account", guesser.account) is None or (full := self._full_here()) is None:
+        if self._full("account", guesser.account) is None:
+            return
+        refused_sign_ins.note(self._services, guesser.account, guesser.user_id, "password")
+        if (full := self._full_here()) is None:
             return
         # A password is looked at in any case, as the time it takes would tell who is known.
         if not (self.is_password_right() and guesser.is_at_home):
@@ -107,6 +111,8 @@ class _Attempt:
         passed = session is not None and session.mfa_at is not None
         full = self._full("account", f"code:{session.id if session and passed else user_id}")
         if full is not None:
+            if not passed and user_id is not None:
+                refused_sign_ins.note(self._services, user_id, user_id, "code")
             raise self._refused(
                 full,
                 "too many codes were tried for this account, by somebody who knows its password;"

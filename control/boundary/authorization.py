@@ -58,8 +58,8 @@ def _needs_mfa(assurance: str, caller: Caller, org: Organization | None) -> bool
     return assurance == "mfa" or enrolled or (org is not None and org.require_mfa)
 
 
-def authorize_for(permission: str, caller: Caller, place: Located, shown_by: str) -> None:
-    """Raises NotFound for a record in a place whose records the caller may not see.
+def authorize_for(permission: str, caller: Caller, place: Located | None, shown_by: str) -> None:
+    """Raises NotFound for a record in a place whose records the caller may not see (None: all).
 
     And Forbidden for one that they may see (by the permission `shown_by`), and not this.
     """

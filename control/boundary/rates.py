@@ -142,6 +142,8 @@ def _windows(rates: RateLimits) -> Mapping[str, tuple[Window, ...]]:
         "pages": (Window("pages", rates.pages_per_minute, _MINUTE_S),),
         "authentication": (Window("authentication", rates.authentication_per_minute, _MINUTE_S),),
         "account": (Window("account", rates.account_per_quarter_hour, _QUARTER_HOUR_S),),
+        # How often people are told that an account's is full.
+        "refused_account": (Window("refused_account", 1, _QUARTER_HOUR_S),),
         "account_address": (
             Window("account_address", rates.account_address_per_quarter_hour, _QUARTER_HOUR_S),
         ),

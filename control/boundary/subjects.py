@@ -54,7 +54,7 @@ def _own_place(_call: "Call", record: Any) -> RecordPlace:
     return place
 
 
-def _place_of_alert(call: "Call", alert: alerts.Alert) -> RecordPlace:
+def _place_of_alert(call: "Call", alert: alerts.Alert) -> RecordPlace | None:
     return alerts.place(call.db, alert)
 
 
@@ -68,7 +68,7 @@ class RecordKind:
     within: str
     find: Find
     shown_by: str | None = None
-    place: "Callable[[Call, Any], RecordPlace]" = _own_place
+    place: "Callable[[Call, Any], RecordPlace | None]" = _own_place
 
 
 def _project(call: "Call", _found: Records, project_id: str, *, lock: bool) -> projects.Project:

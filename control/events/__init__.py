@@ -1,5 +1,5 @@
 """What is told of what happened: events, and the alerts that they raise."""
 
-from control.events.publishing import publish, resolve
+from control.events.publishing import cause_of_cell, publish, raise_, resolve
 
-__all__ = ["publish", "resolve"]
+__all__ = ["cause_of_cell", "publish", "raise_", "resolve"]

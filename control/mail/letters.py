@@ -1,5 +1,6 @@
 """The letters there are, as plain text."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Self
@@ -229,6 +230,42 @@ def _quotable(name: str) -> str:
     """A name that cannot leave its quotes, and in which no mail program finds a link."""
     plain = "".join(character for character in name if character.isprintable())
     return plain.translate({ord('"'): "'", ord("<"): "(", ord(">"): ")"}).replace("://", ": ")
+
+
+_ALERTS_SHOWN = 20
+
+
+def alerts(*, to: str, org: str, alerts: Sequence[tuple[str, str, str]], base_url: str) -> Letter:
+    """Each with its severity, title and reason, which hold words of tenants and engines."""
+    org = _quotable(org)
+    listed = "\n".join(
+        f"- {severity}: {_quotable(title)}\n  ({_quotable(reason)})"
+        for severity, title, reason in alerts[:_ALERTS_SHOWN]
+    )
+    more = len(alerts) - _ALERTS_SHOWN
+    also = f"\nand {more} more.\n" if more > 0 else ""
+    what = "An alert" if len(alerts) == 1 else f"{len(alerts)} alerts"
+    return Letter(
+        to=to,
+        subject=f'{what} in the organization "{org}"',
+        text=f"""\
+In the organization "{org}", on the database service at
+{base_url}
+somebody should look at this:
+
+{listed}
+{also}
+See all that is open, and say that you have seen one:
+
+    menagerie alerts list --no-include-resolved
+    menagerie alerts acknowledge <id>
+
+You get this email because you lead the organization or one of its teams. Its owners and admins
+choose which alerts are sent:
+
+    menagerie orgs update --alert-emails none
+""",
+    )
 
 
 def approval_request(

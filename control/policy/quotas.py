@@ -1,8 +1,9 @@
 """How many of what a user, an organization and an instance may have; whoever asks has counted."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Final
 
 from control.policy.backups import ancestors
@@ -33,6 +34,22 @@ PASSKEYS_MAX: Final = 20
 ORGS_CLOSED_WITHIN: Final = timedelta(days=30)
 DOMAINS_MAX: Final = 20
 """Of one instance; a cell takes no more."""
+
+
+WATCHED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "instances": "instances_max",
+        "storage_bytes": "storage_bytes_max",
+        "seats": "seats_max",
+        "projects": "projects_max",
+        "api_keys": "api_keys_max",
+        "backup_bytes": "backup_bytes_max",
+    }
+)
+"""The members of a plan whose organizations are told how much of each they use, by resource.
+
+Not teams: on most plans the one that every organization has is all there may be.
+"""
 
 
 @dataclass(frozen=True)
@@ -200,6 +217,12 @@ def check_one_more_key_of_jobs(count: int) -> list[Violation]:
         return []
     message = f"the jobs of a service account can have {KEYS_OF_JOBS_MAX} keys at a time"
     return [wrong("", "quota", f"{message}; wait until some expire, or use several accounts")]
+
+
+def limit_of(plan: Plan, resource: str) -> int | None:
+    """How much of one of WATCHED the plan allows; None: any."""
+    limit: int | None = getattr(plan, WATCHED[resource])
+    return limit
 
 
 def _at_most(count: int, limit: int, what: str) -> list[Violation]:

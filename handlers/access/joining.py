@@ -2,9 +2,11 @@
 
 from typing import Any
 
+from control import events
 from control.access import role_holders
 from control.boundary import Call
 from control.boundary.call import refuse_closed
+from control.policy.alert_kinds import OWNER_ADDED
 from control.policy.org_policy import allows_address
 from control.policy.plans import PLANS
 from specserver import Conflict, Forbidden, PaymentRequired
@@ -25,10 +27,18 @@ def join(call: Call, invite: Invite, user: User) -> Organization:
     if memberships.find(call.db, org.id, user.id) is not None:
         raise Conflict("you are a member of this organization already", code="already_member")
     memberships.create(call.db, org.id, user.id, invite.role)
+    if invite.role == "owner":
+        tell_of_owner(call, org, user)
     invite.accept(user.id, call.now)
     # Whoever has the token has read what was sent to this address.
     user.verify(user.email, user.email_verified_at or call.now)
     return org
+
+
+def tell_of_owner(call: Call, org: Organization, user: User) -> None:
+    """Whoever owns an organization can do everything in it: the others are to know."""
+    title, reason = f"{user.email} is an owner of {{name}} now", "if that is wrong, remove them"
+    events.raise_(call.db, org, OWNER_ADDED, "warning", title, reason, cause=user.id)
 
 
 def check_open(call: Call, invite: Invite) -> Organization:

@@ -26,8 +26,11 @@ def update(call: OrgCall, person: Membership, body: Body) -> Body:
     if body["role"] != "owner":
         _refuse_last_owner(call, person)
     call.audit(target=person.user_id, detail={"role": body["role"], "was": person.role})
+    user = users.of_ids(call.db, [person.user_id])[person.user_id]
+    if body["role"] == "owner" and person.role != "owner":
+        joining.tell_of_owner(call, call.org, user)
     person.role = body["role"]
-    return views.member(person, users.of_ids(call.db, [person.user_id])[person.user_id])
+    return views.member(person, user)
 
 
 def remove(call: OrgCall, person: Membership) -> Reply:

@@ -65,6 +65,7 @@ def organization(record: Organization, role: str) -> Json:
         "session_max_age_s": record.session_max_age_s,
         "api_key_max_age_s": record.api_key_max_age_s,
         "allowed_email_domains": record.allowed_email_domains,
+        "alert_emails": record.alert_emails,
         "role": role,
         "created_at": timestamp(record.created_at),
         "closed_at": timestamp_or_none(record.closed_at),

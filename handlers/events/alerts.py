@@ -15,8 +15,11 @@ def list_(
     call: OrgCall,
     limit: int,
     include_acknowledged: bool,
+    include_resolved: bool,
     min_severity: str,
     cursor: str | None = None,
+    kind: str | None = None,
+    instance_id: str | None = None,
 ) -> Body:
     found = alerts.page(
         call.db,
@@ -24,8 +27,11 @@ def list_(
         scope=call.scope,
         severities=alerts.at_least(min_severity),
         with_acknowledged=include_acknowledged,
+        with_resolved=include_resolved,
         limit=limit,
         after=paging.after(call, cursor),
+        kind=kind,
+        instance_id=instance_id,
     )
     return paging.page(call, found, views.alert)
 

@@ -79,6 +79,19 @@ def count(db: Session, org_id: str, *, now: datetime) -> int:
     return db.scalars(rows.where(ApiKey.workload_identity_id.is_(None))).one()
 
 
+def count_by_org(db: Session, now: datetime) -> dict[str, int]:
+    """As `count`, of each organization that has some."""
+    rows = select(ApiKey.org_id, func.count()).where(*_is_listed(now))
+    rows = rows.where(ApiKey.workload_identity_id.is_(None)).group_by(ApiKey.org_id)
+    return dict(db.execute(rows).tuples().all())
+
+
+def suspended(db: Session) -> list[tuple[str, str]]:
+    """Those of every organization that are not revoked: the organization's id and theirs."""
+    rows = select(ApiKey.org_id, ApiKey.id).where(ApiKey.suspended_at.is_not(None))
+    return [row.tuple() for row in db.execute(rows.where(ApiKey.revoked_at.is_(None)))]
+
+
 def count_of_jobs(db: Session, org_id: str, service_account_id: str, *, now: datetime) -> int:
     """Those in force that jobs have of the service account."""
     rows = select(func.count()).select_from(ApiKey)
@@ -129,8 +142,11 @@ def revoke_of(db: Session, org_id: str, user_id: str, at: datetime) -> int:
 
 
 def _listed(org_id: str, now: datetime) -> tuple[ColumnElement[bool], ...]:
+    return ApiKey.org_id == org_id, *_is_listed(now)
+
+
+def _is_listed(now: datetime) -> tuple[ColumnElement[bool], ...]:
     return (
-        ApiKey.org_id == org_id,
         ApiKey.revoked_at.is_(None),
         or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > now),
     )

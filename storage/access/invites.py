@@ -108,6 +108,12 @@ def count_pending(db: Session, org_id: str, now: datetime, email: str | None = N
     return db.scalars(rows).one()
 
 
+def count_pending_by_org(db: Session, now: datetime) -> dict[str, int]:
+    """Of each organization that has some."""
+    rows = select(Invite.org_id, func.count()).where(*_is_pending(now)).group_by(Invite.org_id)
+    return dict(db.execute(rows).tuples().all())
+
+
 def count_since(db: Session, org_id: str, since: datetime, email: str | None = None) -> int:
     """Those sent since, to anybody or to one address, whatever became of them."""
     rows = select(func.count()).select_from(Invite)
@@ -137,8 +143,11 @@ def forget_old(db: Session, before: datetime, limit: int) -> int:
 
 
 def _pending(org_id: str, now: datetime) -> tuple[ColumnElement[bool], ...]:
+    return Invite.org_id == org_id, *_is_pending(now)
+
+
+def _is_pending(now: datetime) -> tuple[ColumnElement[bool], ...]:
     return (
-        Invite.org_id == org_id,
         Invite.accepted_at.is_(None),
         Invite.revoked_at.is_(None),
         Invite.expires_at > now,

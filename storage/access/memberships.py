@@ -1,5 +1,6 @@
 """Memberships: which user belongs to which organization, and in which role."""
 
+from collections.abc import Collection
 from typing import Final
 
 from sqlalchemy import ForeignKey, false, func, select
@@ -68,6 +69,12 @@ def count(db: Session, org_id: str, role: str | None = None) -> int:
     return db.scalars(rows).one()
 
 
+def count_by_org(db: Session) -> dict[str, int]:
+    """People who are members of each organization."""
+    rows = select(Membership.org_id, func.count()).where(PEOPLE).group_by(Membership.org_id)
+    return dict(db.execute(rows).tuples().all())
+
+
 def first_owner(db: Session, org_id: str) -> str | None:
     """The user who has owned the organization for longest; None where it has no owner any more."""
     rows = (
@@ -77,6 +84,13 @@ def first_owner(db: Session, org_id: str) -> str | None:
         .limit(1)
     )
     return db.execute(rows).scalar_one_or_none()
+
+
+def addresses(db: Session, org_id: str, roles: Collection[str], limit: int) -> list[str]:
+    """The email addresses of people with one of these roles, those of the oldest accounts first."""
+    rows = select(User.email).join(Membership, Membership.user_id == User.id)
+    rows = rows.where(Membership.org_id == org_id, Membership.role.in_(roles), PEOPLE)
+    return list(db.scalars(rows.order_by(User.id).limit(limit)))
 
 
 def count_without_mfa(db: Session, org_id: str) -> int:

@@ -36,6 +36,9 @@ class Organization(Owned, Record):
     api_key_max_age_s: Mapped[int | None]
     # None: any.
     allowed_email_domains: Mapped[list[str] | None] = mapped_column(Json)
+    # From which severity on alerts are sent by email, as control/policy/alert_kinds.py has them.
+    alert_emails: Mapped[str] = mapped_column(default="critical", server_default="critical")
+    alerts_mailed_at: Mapped[datetime | None]
     closed_at: Mapped[datetime | None]
     # What predefined roles hold where the organization has changed it: by scope and role, such as
     # `org:member` and `team:viewer`.

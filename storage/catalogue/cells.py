@@ -41,6 +41,8 @@ class Cell(Record):
     ca_root_pem: Mapped[str | None]
     ca_chain_pem: Mapped[str | None]
     last_seen_at: Mapped[datetime | None]
+    # Since when it is waited for, where it has not been seen since it started.
+    expected_at: Mapped[datetime | None]
     clock_skew_s: Mapped[float | None]
     has_second_store: Mapped[bool | None]
 

@@ -67,6 +67,14 @@ _OF_ORGANIZATION: Final = Prepared(
 )
 
 
+_BY_ORGANIZATION: Final = (
+    select(Instance.org_id, func.count(), _BYTES)
+    .outerjoin(_GROWN, _waits(_GROWN, "storage"))
+    .where(HOSTED, LIVE)
+    .group_by(Instance.org_id)
+)
+
+
 _OF_TEAM: Final = Prepared(
     select(Instance.size, _NEW_SIZE, Instance.storage_bytes, _WAITING_BYTES)
     .outerjoin(_RESIZED, and_(_waits(_RESIZED, "size"), _RESIZED.org_id == bindparam("org_id")))
@@ -126,6 +134,11 @@ def of_organization(db: Session, org_id: str) -> OfOrganization:
     found = {bool(wanted): held for wanted, *held in _OF_ORGANIZATION.rows(db, org_id=org_id)}
     (count, held), (gone, gone_held) = found.get(True, (0, 0)), found.get(False, (0, 0))
     return OfOrganization(count, int(held), gone, int(gone_held))
+
+
+def wanted_by_org(db: Session) -> list[tuple[str, int, int]]:
+    """Each organization that wants some: how many, and the storage they have or are to have."""
+    return [(org_id, count, int(held)) for org_id, count, held in db.execute(_BY_ORGANIZATION)]
 
 
 def of_team(

@@ -76,8 +76,9 @@ def test_a_reported_key_is_suspended_at_once_and_all_are_told(
     with house.database.read() as db:
         entry = written.audited(db, tenant.org_id)[0]
         assert (entry.actor_kind, entry.target) == ("anonymous", tenant.key_id)
-        event = written.events_of(db, tenant.org_id)[-1]
+        event, alerted = written.events_of(db, tenant.org_id)[-2:]
         assert event.data["key_id"] == tenant.key_id
+        assert alerted.data["kind"] == "api_key_suspended"
         assert event.data["url"] == "https://example.com/config.py"
         reason = api_keys.fetch(db, tenant.org_id, tenant.key_id).suspended_reason
     assert reason == "a secret scanner found it in public (content)"

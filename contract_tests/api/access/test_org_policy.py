@@ -41,6 +41,7 @@ def test_an_owner_says_what_the_organization_asks(house: House, tenant: Tenant) 
         "session_max_age_s": 43200,
         "api_key_max_age_s": 7776000,
         "allowed_email_domains": ["example.com"],
+        "alert_emails": "warning",
     }
     answer = change(house, tenant, **asked)
     assert answer.status_code == 200, answer.text
@@ -56,6 +57,7 @@ def test_an_owner_says_what_the_organization_asks(house: House, tenant: Tenant) 
             "session_max_age_s": None,
             "api_key_max_age_s": None,
             "allowed_email_domains": None,
+            "alert_emails": "critical",
         },
     }
     nothing: dict[str, Any] = dict.fromkeys(
@@ -77,6 +79,8 @@ def test_what_makes_no_sense_is_refused(house: House, tenant: Tenant) -> None:
         {"allowed_email_domains": ["localhost"]},
         {"allowed_email_domains": ["a.b"] * 2},
         {"allowed_email_domains": [f"d{n}.example" for n in range(51)]},
+        {"alert_emails": "info"},
+        {"alert_emails": None},
         {"plan": "enterprise"},
         {"status": "closed"},
     ]

@@ -54,7 +54,7 @@ def test_what_fails_again_is_one_alert_with_the_last_reason(
     (alert,) = listed(house, tenant)
     name = house.get(f"{tenant.path}/instances/{instance_id}", tenant.key).json()["name"]
     assert alert["title"] == f"a backup of {name} failed"
-    assert (alert["kind"], alert["severity"]) == ("backup_failed", "warning")
+    assert (alert["kind"], alert["severity"]) == ("backup_failed", "critical")
     assert (alert["occurrences"], alert["reason"]) == (2, "the store is full")
     assert alert["last_at"] >= alert["created_at"]
     assert (alert["instance_id"], alert["resolved_at"]) == (instance_id, None)

@@ -209,7 +209,8 @@ def test_waiting_ends_when_it_is_in_vain(house: House, tenant: Tenant) -> None:
     failed = look(house, tenant, instance, "?wait_for=running&timeout_s=60")
     assert failed["status"] == "failed"
     assert "there is no memory left" in failed["status_reason"]
-    assert kinds_of_events(house, tenant) == ["instance.requested.v1", "instance.failed.v1"]
+    told = ["instance.requested.v1", "instance.failed.v1", "alert.raised.v1"]
+    assert kinds_of_events(house, tenant) == told
 
 
 def test_pausing_and_resuming(house: House, tenant: Tenant) -> None:

@@ -7,7 +7,8 @@ from typing import Any, Final
 from sqlalchemy.orm import Session
 
 from control.events import publishing
-from control.policy import alerts, budgets
+from control.policy import budgets
+from control.policy.alert_kinds import BUDGET
 from control.policy.budgets import Month, Spend
 from control.policy.prices import CURRENCY
 from control.work import Operation, Schedule, workflow
@@ -66,7 +67,7 @@ def _tell(db: Session, team_id: str) -> None:
     reached = budgets.crossed(spent.month_to_date, team.monthly_budget_cents)
     told = notices.told(db, [team.id], month.name)[team.id]
     if _is_over(told, reached):
-        publishing.resolve(db, team, alerts.OF_TEAMS)
+        publishing.resolve(db, team, [BUDGET])
     for percent in reached:
         if percent not in told:
             notices.note(db, team, month.name, percent)

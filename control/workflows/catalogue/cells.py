@@ -67,7 +67,7 @@ def expect(db: Session, cell: Cell) -> None:
 
     It takes orders again once it has described itself. Turns of the schedule are too far between.
     """
-    cell.last_seen_at = None
+    cell.last_seen_at, cell.expected_at = None, now(db)
     # In a lane of its own, or it waited for the lease of one whose worker was killed.
     enqueue(db, hear, identifiers.new("hear_"), {"cell_id": cell.id})
 

@@ -1,0 +1,1 @@
+"""Work on events: alerts that are evaluated, and sent by email."""

@@ -1,0 +1,16 @@
+"""Forecasts: rules of alerts about what changes over days."""
+
+from typing import Final
+
+from control.work import Operation, Schedule, workflow
+from control.workflows.events.alert_evaluation import evaluate_rule
+from control.workflows.events.alert_rules import SELDOM
+
+
+@workflow("alerts.forecast", deadline_s=600)
+def forecast(op: Operation) -> None:
+    for rule in SELDOM:
+        evaluate_rule(op.database, rule)
+
+
+SCHEDULE: Final = Schedule("alert_forecasts", forecast, every_s=900)
