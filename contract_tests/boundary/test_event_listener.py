@@ -29,8 +29,12 @@ def test_where_it_fails_it_is_told_and_tried_again(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(event_listener, "AGAIN_S", 0)
     listener = EventListener(cast("Database", SimpleNamespace(dialect="sqlite")))
     woken: list[bool] = []
-    follower = SimpleNamespace(wake=lambda: woken.append(listener.is_listening))
-    listener._followers["org_1"].add(cast("Follower", follower))
+
+    class Told:
+        def wake(self) -> None:
+            woken.append(listener.is_listening)
+
+    listener._followers["org_1"].add(cast("Follower", Told()))
     failures = iter([StorageUnavailable("no connection"), sqlite3.OperationalError("locked")])
 
     def watch() -> None:
