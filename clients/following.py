@@ -30,12 +30,10 @@ def follow(client: Client, operation: Operation, arguments: Mapping[str, Any]) -
                 response = _again(client, operation, given)
             if response is not None:
                 with contextlib.closing(response):
-                    for line in _lines(response):
-                        name, _, value = line.partition(": ")
-                        if name == "id":
-                            given["last_event_id"] = _checked(value, response)
-                        elif name == "data":
-                            yield value
+                    for event_id, data in _blocks(response):
+                        given["last_event_id"] = event_id or given.get("last_event_id")
+                        if data:
+                            yield data
         response = None
         time.sleep(AGAIN_AFTER_S)
 
@@ -48,6 +46,23 @@ def _again(client: Client, operation: Operation, given: Mapping[str, Any]) -> ht
         if problem.status not in BUSY:
             raise
         return None
+
+
+def _blocks(response: httpx.Response) -> Iterator[tuple[str, str]]:
+    """The id and the data of each block that came whole; empty where it has none.
+
+    One that was cut off was not received: whoever took its id would go on behind it.
+    """
+    event_id = data = ""
+    for line in _lines(response):
+        name, _, value = line.partition(": ")
+        if not line:
+            yield event_id, data
+            event_id = data = ""
+        elif name == "id":
+            event_id = _checked(value, response)
+        elif name == "data":
+            data = value
 
 
 def _checked(event_id: str, response: httpx.Response) -> str:

@@ -20,7 +20,7 @@ from control.boundary.event_listener import EventListener
 from control.boundary.passwords import proof_of
 from control.boundary.rules import Rule
 from control.boundary.shared_looks import SharedLooks
-from control.boundary.streamed_answers import At, Followed, PageIterator, Step
+from control.boundary.streamed_answers import At, Followed, LiveStep, PageIterator, Step
 from control.boundary.subjects import READING
 from control.ordering.capacity import Requester
 from control.services import Services
@@ -185,7 +185,7 @@ class Call:
         reply.headers["Content-Disposition"] = f'attachment; filename="{filename}"'
         return reply
 
-    def live(self, step: Step[At], begin: At, first: str, *, shared_as: Hashable) -> Reply:
+    def live(self, step: LiveStep[At], begin: At, first: str, *, shared_as: Hashable) -> Reply:
         """Events as they come, after `begin`: `step` is asked whenever the org has new ones.
 
         `first` is sent at once. The answer ends when the caller's right does. Of one credential,

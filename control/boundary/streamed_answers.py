@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 At = TypeVar("At")
 Step: TypeAlias = Callable[[Any, At], tuple[str, At | None]]
-"""Given a call, what is sent next, and where to go on; None at the end. What is live has none."""
+"""Given a call, what is sent next, and where to go on; None at the end."""
+LiveStep: TypeAlias = Callable[[Any, At], tuple[str, At, bool]]
+"""What is live has no end: beside where to go on, whether there was more than fits."""
 
 KEEP_ALIVE_S: Final = 8.0
 """So long nothing is sent before a comment is, from which both ends see that the other is there."""
@@ -66,6 +68,7 @@ class Looked(Generic[At]):
 
     text: str
     at: At
+    has_more: bool
     right_left_s: float
 
 
@@ -78,7 +81,7 @@ class Followed(Generic[At]):
     """
 
     again: Again
-    step: Step[At]
+    step: LiveStep[At]
     begin: At
     wakers: tuple[str, ...]
     shared_as: Hashable
@@ -110,10 +113,11 @@ async def follow(
                         _log.info("stream ended", operation=operation, code=problem.code)
                         yield f": ended: {problem.code}\n\n"
                         return
-                    found = Looked("", at, 0.0)
+                    found = Looked("", at, False, 0.0)
                 at = found.at
                 if found.text:
                     yield found.text
+                if found.has_more:
                     continue
                 look_at = time.monotonic() + _next_look_s(found, event_listener.is_listening)
             until = min(look_at, ends_at, time.monotonic() + KEEP_ALIVE_S)
@@ -129,13 +133,13 @@ def _next_look_s(found: Looked[Any], is_listening: bool) -> float:
     return min(found.right_left_s, LOOK_EVERY_S)
 
 
-def _look(again: Again, step: Step[At], at: At) -> Looked[At]:
+def _look(again: Again, step: LiveStep[At], at: At) -> Looked[At]:
     with again() as call:
-        text, found = step(call, at)
+        text, found, has_more = step(call, at)
         right_left_s = left_s(call)
-    if text:
-        # On PostgreSQL each query sees the state at its own beginning: the right may have ended
-        # after it was looked at, and before what was found then.
+    if text and not call.services.database.reads_one_state:
+        # Each query has seen the state at its own beginning: the right may have ended after it
+        # was looked at, and before what was found then.
         with again():
             pass
-    return Looked(text, at if found is None else found, right_left_s)
+    return Looked(text, found, has_more, right_left_s)

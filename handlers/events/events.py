@@ -91,7 +91,9 @@ def _place(call: OrgCall, parameter: str, event_id: str) -> tuple[int, str]:
     )
 
 
-def _following(instance_id: str | None, kinds: Kinds, call: OrgCall, seq: int) -> tuple[str, int]:
+def _following(
+    instance_id: str | None, kinds: Kinds, call: OrgCall, seq: int
+) -> tuple[str, int, bool]:
     # Before what is found: of what is committed in between, nothing is passed over.
     newest, _ = events.newest(call.db, call.org.id)
     found = events.after(
@@ -105,9 +107,9 @@ def _following(instance_id: str | None, kinds: Kinds, call: OrgCall, seq: int) -
     )
     text = "".join(map(_sent, found))
     if len(found) == PAGE:
-        return text, found[-1].seq
+        return text, found[-1].seq, True
     # What is of no concern here is not read through again at each look.
-    return text, max(seq, newest, found[-1].seq if found else 0)
+    return text, max(seq, newest, found[-1].seq if found else 0), False
 
 
 def _sent(event: Event) -> str:
