@@ -22,7 +22,23 @@ def test_whoever_no_longer_waits_is_not_woken() -> None:
     async def begin() -> Follower:
         return Follower()
 
-    asyncio.run(begin()).wake()
+    listener = EventListener(cast("Database", None))
+    listener._followers["org_1"].add(asyncio.run(begin()))
+    listener._wake(["org_1"])
+
+
+def test_a_wait_that_is_cancelled_ends_also_as_it_is_woken() -> None:
+    async def check() -> None:
+        follower = Follower()
+        waiting = asyncio.ensure_future(follower.wait(IN_S))
+        await asyncio.sleep(0)
+        follower.wake()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert await follower.wait(0)
+
+    asyncio.run(check())
 
 
 def test_where_it_fails_it_is_told_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,11 +46,8 @@ def test_where_it_fails_it_is_told_and_tried_again(monkeypatch: pytest.MonkeyPat
     listener = EventListener(cast("Database", SimpleNamespace(dialect="sqlite")))
     woken: list[bool] = []
 
-    class Told:
-        def wake(self) -> None:
-            woken.append(listener.is_listening)
-
-    listener._followers["org_1"].add(cast("Follower", Told()))
+    listener._followers["org_1"].add(cast("Follower", None))
+    monkeypatch.setattr(listener, "_wake", lambda _whose: woken.append(listener.is_listening))
     failures = iter([StorageUnavailable("no connection"), sqlite3.OperationalError("locked")])
 
     def watch() -> None:

@@ -1,5 +1,6 @@
 """Events are read line by line from a server that may be hostile."""
 
+import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -49,7 +50,9 @@ def test_an_event_that_was_cut_off_was_not_received(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(following, "AGAIN_AFTER_S", 0.0)
     asked: list[Any] = []
     whole, cut = b"id: 1\ndata: first\n\n", b"id: 2\ndata: sec"
-    with answering(HEAD, whole, cut) as url, transport.open_http(url) as http:
+    hangs_up = threading.Event()
+    hangs_up.set()
+    with answering(HEAD, whole, cut, hold=hangs_up) as url, transport.open_http(url) as http:
 
         def open_(_operation: Any, given: dict[str, Any]) -> httpx.Response:
             asked.append(given.get("last_event_id"))

@@ -33,28 +33,35 @@ class Follower:
     """One that waits, on its event loop. What it misses it finds when it looks of itself."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._woken = asyncio.Event()
+        self.loop = asyncio.get_running_loop()
+        self._is_woken = False
+        self._waiting: asyncio.Future[bool] | None = None
 
     def wake(self) -> None:
-        """From any thread. Where the loop is closed, nobody waits any more."""
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._woken.set)
+        """On its event loop."""
+        self._is_woken = True
+        self._end_wait(woken=True)
 
     def forget(self) -> None:
         """What was told until now is about to be looked at."""
-        self._woken.clear()
+        self._is_woken = False
 
     async def wait(self, timeout_s: float) -> bool:
         """Whether it was woken, and not only the time went by."""
+        if self._is_woken:
+            return True
+        # A future and a timer: thousands wait, and `asyncio.timeout` costs several times as much.
+        self._waiting = self.loop.create_future()
+        timer = self.loop.call_later(timeout_s, self._end_wait)
         try:
-            # Not `wait_for`, which may lose a cancellation where what it waits for is done just
-            # then: a stream would outlive its client.
-            async with asyncio.timeout(timeout_s):
-                await self._woken.wait()
-        except TimeoutError:
-            return False
-        return True
+            return await self._waiting
+        finally:
+            timer.cancel()
+            self._waiting = None
+
+    def _end_wait(self, *, woken: bool = False) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(woken)
 
 
 class EventListener:
@@ -108,10 +115,16 @@ class EventListener:
             return self._listening
 
     def _wake(self, whose: Collection[str]) -> None:
+        """All of one event loop in one turn of it, so that those who see the same look together."""
+        woken: defaultdict[asyncio.AbstractEventLoop, list[Follower]] = defaultdict(list)
         with self._lock:
             for each in whose:
                 for follower in self._followers.get(each, ()):
-                    follower.wake()
+                    woken[follower.loop].append(follower)
+        for loop, followers in woken.items():
+            # Where the loop is closed, nobody waits any more.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(_wake_all, followers)
 
     def _told_from_now_on(self) -> None:
         """What was committed before this told nobody."""
@@ -155,3 +168,8 @@ class EventListener:
         with self._database.read() as db:
             told, changed = events.counts(db, whose), right_changes.counts(db, whose)
         return {each: (told.get(each, 0), changed.get(each, 0)) for each in whose}
+
+
+def _wake_all(followers: list[Follower]) -> None:
+    for follower in followers:
+        follower.wake()

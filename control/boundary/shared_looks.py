@@ -8,6 +8,7 @@ from typing import TypeVar, cast
 from specserver import Exchange
 
 Found = TypeVar("Found")
+Waiters = list["asyncio.Future[object]"]
 
 
 class SharedLooks:
@@ -18,26 +19,50 @@ class SharedLooks:
     """
 
     def __init__(self) -> None:
-        self._waiting: dict[Hashable, asyncio.Future[object]] = {}
+        self._waiting: dict[Hashable, Waiters] = {}
+        self._looking: set[asyncio.Task[None]] = set()
 
     async def look(self, what: Hashable, exchange: Exchange, look: Callable[[], Found]) -> Found:
         """What `look` gives, or raises; it takes a turn of the caller's for a thread."""
-        shared = self._waiting.get(what)
-        if shared is None:
-            begun = partial(self._begin, what, look)
-            shared = self._waiting[what] = asyncio.ensure_future(exchange.in_turn(begun))
-            # Where it gets no turn it never begins.
-            shared.add_done_callback(partial(self._forget, what))
-        # Who stops waiting leaves the look to the others.
-        return cast("Found", await asyncio.shield(shared))
+        # Who stops waiting leaves the look to the others: each has a future of its own, which
+        # costs less than to shield the look's.
+        waiter: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        waiters = self._waiting.get(what)
+        if waiters is None:
+            waiters = self._waiting[what] = []
+            task = asyncio.ensure_future(self._look(what, exchange, look, waiters))
+            self._looking.add(task)
+            task.add_done_callback(self._looking.discard)
+        waiters.append(waiter)
+        return cast("Found", await waiter)
 
-    def _begin(self, what: Hashable, look: Callable[[], Found]) -> Found:
+    async def _look(
+        self, what: Hashable, exchange: Exchange, look: Callable[[], object], waiters: Waiters
+    ) -> None:
+        try:
+            found = await exchange.in_turn(partial(self._begin, what, look))
+        except asyncio.CancelledError:
+            self._settle(what, waiters, lambda each: each.cancel())
+            raise
+        except Exception as error:  # noqa: BLE001 - it is raised again where it is awaited
+            self._settle(what, waiters, partial(_fail, error))
+        else:
+            self._settle(what, waiters, lambda each: each.set_result(found))
+
+    def _begin(self, what: Hashable, look: Callable[[], object]) -> object:
         self._waiting.pop(what, None)
         return look()
 
-    def _forget(self, what: Hashable, done: "asyncio.Future[object]") -> None:
-        if self._waiting.get(what) is done:
+    def _settle(
+        self, what: Hashable, waiters: Waiters, settle: Callable[["asyncio.Future[object]"], object]
+    ) -> None:
+        if self._waiting.get(what) is waiters:
+            # It got no turn, and has not begun.
             del self._waiting[what]
-        if not done.cancelled():
-            # Or a failure that nobody waits for any more would be logged as forgotten.
-            done.exception()
+        for each in waiters:
+            if not each.done():
+                settle(each)
+
+
+def _fail(error: Exception, waiter: "asyncio.Future[object]") -> None:
+    waiter.set_exception(error)
