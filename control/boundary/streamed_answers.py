@@ -63,7 +63,7 @@ class PageIterator(Iterator[str], Generic[At]):
 
 
 @dataclass(frozen=True)
-class Looked(Generic[At]):
+class StreamLook(Generic[At]):
     """What a look found: what is sent, where to go on, and when the right ends by itself."""
 
     text: str
@@ -113,7 +113,7 @@ async def follow(
                         _log.info("stream ended", operation=operation, code=problem.code)
                         yield f": ended: {problem.code}\n\n"
                         return
-                    found = Looked("", at, False, 0.0)
+                    found = StreamLook("", at, False, 0.0)
                 at = found.at
                 if found.text:
                     yield found.text
@@ -127,13 +127,13 @@ async def follow(
                 yield KEEP_ALIVE
 
 
-def _next_look_s(found: Looked[Any], is_listening: bool) -> float:
+def _next_look_s(found: StreamLook[Any], is_listening: bool) -> float:
     if not is_listening or found.right_left_s <= 0:
         return min(UNTOLD_LOOK_EVERY_S, LOOK_EVERY_S)
     return min(found.right_left_s, LOOK_EVERY_S)
 
 
-def _look(again: Again, step: LiveStep[At], at: At) -> Looked[At]:
+def _look(again: Again, step: LiveStep[At], at: At) -> StreamLook[At]:
     with again() as call:
         text, found, has_more = step(call, at)
         right_left_s = left_s(call)
@@ -142,4 +142,4 @@ def _look(again: Again, step: LiveStep[At], at: At) -> Looked[At]:
         # was looked at, and before what was found then.
         with again():
             pass
-    return Looked(text, found, has_more, right_left_s)
+    return StreamLook(text, found, has_more, right_left_s)
