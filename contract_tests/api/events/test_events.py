@@ -242,8 +242,12 @@ def test_nothing_of_another_organization_is_sent(house: House, address: Address)
         assert (answer.status_code, answer.json()["code"]) == (status, code), path
     # Another's event is one that never was.
     for last in (theirs[0], "evt_01ARZ3NDEKTSV4RRFFQ69G5FAV"):
-        refused = house.get(of_org(mine), mine.key, headers={"Last-Event-ID": last})
-        assert (refused.status_code, refused.json()["code"]) == (422, "event_unknown")
+        for path in (of_org(mine), of_instance(mine, own)):
+            for refused in (
+                house.get(path, mine.key, headers={"Last-Event-ID": last}),
+                house.get(f"{path}?after={last}", mine.key),
+            ):
+                assert (refused.status_code, refused.json()["code"]) == (422, "event_unknown")
 
 
 @pytest.mark.usefixtures("woken_only")
