@@ -116,6 +116,7 @@ def test_while_nothing_comes_the_stream_is_kept_alive_and_asks_nothing(
 
 def test_while_nobody_tells_it_looks_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streamed_answers, "UNTOLD_LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(streamed_answers, "KEEP_ALIVE_S", 0.05)
     source = Source("a")
     assert sent(source, 4, is_listening=False) == ["first", "a", KEEP_ALIVE, KEEP_ALIVE]
     assert set(source.asked[1:]) == {1}
@@ -124,11 +125,27 @@ def test_while_nobody_tells_it_looks_of_itself(monkeypatch: pytest.MonkeyPatch) 
 
 def test_it_looks_when_the_right_ends_by_itself() -> None:
     source = Source("a", expires_in_s=0.05)
-    assert sent(source, 3) == ["first", "a", KEEP_ALIVE]
-    assert source.asked == [0]
-    source = Source("a", expires_in_s=0.05)
-    assert sent(source, 4) == ["first", "a", KEEP_ALIVE, KEEP_ALIVE]
+
+    def expires(_listener: Listener) -> None:
+        source.texts.append(Forbidden("expired"))
+
+    assert sent(source, 2, then=expires) == ["first", "a", ": ended: forbidden\n\n"]
     assert source.asked == [0, 1]
+
+
+def test_who_is_woken_by_what_is_of_no_concern_is_kept_alive(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(streamed_answers, "KEEP_ALIVE_S", 0.05)
+    source = Source("a")
+
+    def others(listener: Listener) -> None:
+        if listener.follower is not None:
+            listener.follower.wake()
+            asyncio.get_running_loop().call_later(0.005, others, listener)
+
+    assert sent(source, 2, then=others) == ["first", "a", KEEP_ALIVE]
+    assert len(source.asked) > 2
 
 
 def test_whoever_is_woken_looks_at_once_and_sends_nothing_between() -> None:
@@ -148,7 +165,7 @@ def test_a_service_that_is_busy_is_asked_again(
 ) -> None:
     monkeypatch.setattr(streamed_answers, "UNTOLD_LOOK_EVERY_S", 0.01)
     source = Source("a", problem)
-    assert sent(source, 4) == ["first", "a", KEEP_ALIVE, "after"]
+    assert sent(source, 3) == ["first", "a", "after"]
     assert source.asked == [0, 1, 1]
 
 

@@ -100,7 +100,7 @@ async def follow(
     at, ends_at = followed.begin, time.monotonic() + followed.for_s
     with event_listener.following(followed.wakers) as follower:
         yield followed.first
-        is_due, look_at = True, math.inf
+        is_due, look_at, alive_at = True, math.inf, time.monotonic() + KEEP_ALIVE_S
         while time.monotonic() < ends_at:
             if is_due:
                 follower.forget()
@@ -117,14 +117,17 @@ async def follow(
                 at = found.at
                 if found.text:
                     yield found.text
+                    alive_at = time.monotonic() + KEEP_ALIVE_S
                 if found.has_more:
                     continue
                 look_at = time.monotonic() + _next_look_s(found, event_listener.is_listening)
-            until = min(look_at, ends_at, time.monotonic() + KEEP_ALIVE_S)
+            until = min(look_at, ends_at, alive_at)
             woken = await follower.wait(max(0.0, until - time.monotonic()))
             is_due = woken or time.monotonic() >= look_at
-            if not woken:
+            # Also of a stream that is woken all the time by what is of no concern to it.
+            if time.monotonic() >= alive_at:
                 yield KEEP_ALIVE
+                alive_at = time.monotonic() + KEEP_ALIVE_S
 
 
 def _next_look_s(found: StreamLook[Any], is_listening: bool) -> float:

@@ -47,10 +47,11 @@ def follow_instance(
 
 
 def _chosen(call: OrgCall, types: Sequence[str] | None) -> Kinds:
-    """The kinds that the patterns ask for; None: all of them."""
+    """The kinds that the patterns ask for; None: all there are."""
+    every = kinds_of(call.exchange.public_document)
+    known = sent(every, "streams")
     if types is None:
-        return None
-    known = sent(kinds_of(call.exchange.public_document), "streams")
+        return None if len(known) == len(every) else known
     faults = event_patterns.faults(types, known)
     if faults:
         raise Invalid(
