@@ -45,6 +45,7 @@ check: $(VENV)/.dev ## check formatting, lint, types, the OpenAPI documents and 
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy $(addprefix -p ,$(ROOMS)) -p contract_tests -p tools
 	@$(BIN)/python -m tools.lint_document openapi.yaml cell/openapi.yaml instance_services/duckdb/openapi.yaml instance_services/queues/openapi.yaml
+	@$(BIN)/python -m tools.released
 	@$(BIN)/python -m pytest -q -n0 contract_tests/habits
 	@$(BIN)/hadolint Dockerfile
 
@@ -52,6 +53,7 @@ fix: $(VENV)/.dev ## format the code, apply the linter's fixes, and write genera
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/python -m tools.access_page
+	@$(BIN)/python -m tools.events_page
 
 bench: $(VENV)/.dev ## measure performance against peers; a full run writes docs/benchmarks.md
 	@$(BIN)/python -m tools.bench $(ARGS)

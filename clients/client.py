@@ -283,8 +283,10 @@ class Client(Closing):
 
     def open(self, operation: Operation, arguments: Mapping[str, Any]) -> httpx.Response:
         """Send it and answer what begins to come back, for whoever reads and closes it."""
-        _, path, headers = self._addressed(operation, arguments)
-        request = self._http.build_request(operation.method, self.base_url + path, headers=headers)
+        parts, path, headers = self._addressed(operation, arguments)
+        request = self._http.build_request(
+            operation.method, self.base_url + path, headers=headers, params=parts["query"]
+        )
         try:
             response = self._http.send(request, stream=True)
         except httpx.TransportError as error:

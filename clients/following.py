@@ -10,9 +10,11 @@ import httpx
 
 from clients.client import Client
 from clients.document import Operation
-from clients.errors import ConnectionFailed, MalformedAnswer
+from clients.errors import ConnectionFailed, MalformedAnswer, Problem
 
 AGAIN_AFTER_S: Final = 2.0
+BUSY: Final = frozenset({429, 502, 503, 504})
+"""Answers of a server, or of what stands before it, that will serve again."""
 LINE_BYTES_MAX: Final = 1 << 20
 """Many times what an event takes."""
 EVENT_ID: Final = "[!-~]{1,255}"
@@ -25,16 +27,42 @@ def follow(client: Client, operation: Operation, arguments: Mapping[str, Any]) -
     while True:
         with contextlib.suppress(httpx.TransportError, ConnectionFailed):
             if response is None:
-                response = client.open(operation, given)
-            with contextlib.closing(response):
-                for line in _lines(response):
-                    name, _, value = line.partition(": ")
-                    if name == "id":
-                        given["last_event_id"] = _checked(value, response)
-                    elif name == "data":
-                        yield value
+                response = _again(client, operation, given)
+            if response is not None:
+                with contextlib.closing(response):
+                    for event_id, data in _blocks(response):
+                        given["last_event_id"] = event_id or given.get("last_event_id")
+                        if data:
+                            yield data
         response = None
         time.sleep(AGAIN_AFTER_S)
+
+
+def _again(client: Client, operation: Operation, given: Mapping[str, Any]) -> httpx.Response | None:
+    """None where the server cannot answer now, as while it restarts."""
+    try:
+        return client.open(operation, given)
+    except Problem as problem:
+        if problem.status not in BUSY:
+            raise
+        return None
+
+
+def _blocks(response: httpx.Response) -> Iterator[tuple[str, str]]:
+    """The id and the data of each block that came whole; empty where it has none.
+
+    One that was cut off was not received: whoever took its id would go on behind it.
+    """
+    event_id = data = ""
+    for line in _lines(response):
+        name, _, value = line.partition(": ")
+        if not line:
+            yield event_id, data
+            event_id = data = ""
+        elif name == "id":
+            event_id = _checked(value, response)
+        elif name == "data":
+            data = value
 
 
 def _checked(event_id: str, response: httpx.Response) -> str:

@@ -5,7 +5,9 @@ from typing import Any, Final
 
 from clients.source import Shipped
 
-PUBLIC_EXTENSIONS: Final = frozenset({"x-authorize", "x-confirm", "x-events", "x-wait"})
+PUBLIC_EXTENSIONS: Final = frozenset(
+    {"x-about-instance", "x-authorize", "x-confirm", "x-events", "x-sent-to", "x-wait"}
+)
 
 
 def place() -> Path:

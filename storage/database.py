@@ -62,6 +62,11 @@ class Database:
         self._lock = threading.Lock() if self.dialect == "sqlite" else None
         self._full_at = -math.inf
 
+    @property
+    def reads_one_state(self) -> bool:
+        """Whether all queries of a `read` see the same, or each what there is when it begins."""
+        return self.dialect == "sqlite"
+
     @contextmanager
     def read(self) -> Iterator[Session]:
         """A session that never flushes; on SQLite it sees one state of the database throughout."""

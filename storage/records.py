@@ -12,6 +12,7 @@ from storage.access.organizations import Organization
 from storage.access.passkeys import Passkey, UsedChallenge
 from storage.access.projects import Project
 from storage.access.recovery_codes import RecoveryCode
+from storage.access.right_changes import RightChange
 from storage.access.sessions import UserSession
 from storage.access.teams import Team, TeamMember
 from storage.access.users import User
@@ -81,6 +82,7 @@ __all__ = [
     "RecoveryWindow",
     "Replay",
     "Restore",
+    "RightChange",
     "RoleAssignment",
     "Sample",
     "ServiceAccount",

@@ -21,6 +21,7 @@ NOT_FOUND: Final = 4
 CONFLICT: Final = 5
 INVALID: Final = 6
 APPROVAL: Final = 7
+INTERRUPTED: Final = 130
 
 # First match wins: the narrow ones stand before those they belong to.
 EXIT_CODES: Final[tuple[tuple[type[Exception], int], ...]] = (

@@ -23,6 +23,10 @@ WRITTEN: Final = {
     "backups.download": "clients.cli.download",
     "console.open": "clients.cli.console",
 }
+# Commands beside those of a noun's operations: by the module that holds each, with its summary.
+BESIDE: Final = {
+    "events": {"tail": ("clients.cli.tail", "Show events as they happen, a line for each.")},
+}
 COMMON: Final = ("list", "create", "get", "update", "delete")
 
 BodyOption = Annotated[
@@ -81,16 +85,20 @@ class NounGroup(Group):
         self._operations = {
             command_name(one): one for one in sorted(document.nouns[noun], key=_place)
         }
+        self._beside = BESIDE.get(noun, {})
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  typer's signature
-        return list(self._operations)
+        return [*self._operations, *self._beside]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  see above
         """Write what there is without building each command, which takes a moment."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, one.summary) for name, one in self._operations.items()])
+            rows = [(name, one.summary) for name, one in self._operations.items()]
+            formatter.write_dl(rows + [(name, told) for name, (_, told) in self._beside.items()])
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002  typer's signature
+        if cmd_name in self._beside:
+            return by_module(self._beside[cmd_name][0])
         if cmd_name not in self._operations:
             return None
         if cmd_name not in self.commands:

@@ -1,7 +1,9 @@
 """A house over a real server, and a client of its streams."""
 
+import contextlib
 import http.client
 import json
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self
@@ -24,9 +26,22 @@ class Stream:
     """Of server-sent events; `last` is what a client would send to go on."""
 
     def __init__(
-        self, address: Address, path: str, token: str, last: str | None = None, method: str = "GET"
+        self,
+        address: Address,
+        path: str,
+        token: str,
+        last: str | None = None,
+        method: str = "GET",
+        receives: int | None = None,
     ) -> None:
+        """`receives`: so much at most is kept of what nobody reads here."""
         self._connection = http.client.HTTPConnection(*address, timeout=60)
+        self.seen: dict[str, Any] = {}
+        if receives is not None:
+            self._connection.sock = socket.socket()
+            self._connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receives)
+            self._connection.sock.settimeout(60)
+            self._connection.sock.connect(address)
         headers = {"Authorization": f"Bearer {token}"}
         if last is not None:
             headers["Last-Event-ID"] = last
@@ -61,8 +76,17 @@ class Stream:
             if "data" in block:
                 found: dict[str, Any] = json.loads(block["data"])
                 assert found["id"] == block["id"] == self.last
+                self.seen = found
                 return found
         return None
+
+    def rest(self) -> list[dict[str, Any]]:
+        """What has arrived whole, of a stream that was cut off."""
+        found = []
+        with contextlib.suppress(http.client.IncompleteRead, ConnectionError):
+            while (event := self.next()) is not None:
+                found.append(event)
+        return found
 
     def take(self, count: int) -> list[dict[str, Any]]:
         found = [self.next() for _ in range(count)]
@@ -72,11 +96,11 @@ class Stream:
         found: dict[str, str] = {}
         while line := self.response.readline().decode():
             if line == "\n":
+                # One that was cut off was not received.
+                self.last = found.get("id", self.last)
                 return found
             name, _, value = line.rstrip("\n").partition(": ")
             found[name] = value
-            if name == "id":
-                self.last = value
         return None
 
 

@@ -1,9 +1,12 @@
 """Every kind of event that the document describes is published here, and as it says."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from openapi_schema_validator import OAS31Validator
+from sqlalchemy import select
 
 from contract_tests import published
 from contract_tests.api import leaks
@@ -12,9 +15,12 @@ from contract_tests.api.rows import DOCUMENT, migrating, watch
 from contract_tests.workflows.fake_backups import ARCHIVING, COPIES
 from contract_tests.workflows.fake_migrations import checked, compared, copied, moment
 from contract_tests.workflows.known import take_turn
+from control.events.kinds import kinds_of
 from storage.access import teams
+from storage.events.events import Event
 
 Act = Callable[[House, Tenant, str], None]
+KINDS = kinds_of(json.dumps(DOCUMENT.raw).encode())
 
 
 def asked(method: str, rest: str, **body: str) -> Act:
@@ -266,9 +272,60 @@ def test_every_kind_has_its_acts() -> None:
 
 @pytest.mark.parametrize("kind", ACTS)
 def test_it_is_published_as_its_schema_says(house: House, kind: str) -> None:
+    of_instances = []
     for act in ACTS[kind]:
         tenant = house.tenant()
         instance_id = house.instance(tenant)
         with published.checked() as found:
             act(house, tenant, instance_id)
         assert kind in found.seen
+        with house.database.read() as db:
+            rows = select(Event).where(Event.org_id == tenant.org_id, Event.type == kind)
+            of_instances += [(one.instance_id, one.data) for one in db.scalars(rows)]
+    # What the list of kinds says of streams of instances is so.
+    for about, data in of_instances:
+        assert about == (data["instance_id"] if KINDS[kind].about_instance else None)
+    if KINDS[kind].about_instance:
+        assert any(about for about, _ in of_instances)
+
+
+@pytest.mark.parametrize("kind", ACTS)
+def test_its_example_is_an_event_as_its_schema_says(kind: str) -> None:
+    example = dict(KINDS[kind].example)
+    with published.checked() as described:
+        described.check(kind, example["data"])
+    assert example["type"] == kind
+    assert set(example) == {"id", "type", "time", "org_id", "data"}
+    # Complete in itself: what it refers to is in it.
+    assert "$ref" not in json.dumps(KINDS[kind].data_schema)
+    OAS31Validator.check_schema(KINDS[kind].data_schema)
+    assert OAS31Validator(KINDS[kind].data_schema).is_valid(example["data"])
+    assert not OAS31Validator(KINDS[kind].data_schema).is_valid({})
+
+
+def test_every_kind_of_service_is_there() -> None:
+    """What the service is said to publish; `usage.egress.v1` comes with its part."""
+    assert {
+        *("instance.requested.v1", "instance.ready.v1", "instance.failed.v1"),
+        *("instance.paused.v1", "instance.resumed.v1", "instance.resized.v1"),
+        *("instance.deleted.v1", "instance.credentials.rotated.v1"),
+        *("backup.completed.v1", "backup.failed.v1", "restore.completed.v1"),
+        *("migration.preflight.v1", "migration.progress.v1", "migration.verified.v1"),
+        *("migration.completed.v1", "migration.failed.v1", "budget.threshold.v1"),
+        *("org.member.invited.v1", "org.member.removed.v1", "org.baa_signed.v1"),
+        *("approval.requested.v1", "approval.decided.v1"),
+        *("quota.warning.v1", "quota.exceeded.v1"),
+    } <= set(KINDS)
+
+
+def test_whoever_is_signed_in_reads_the_kinds(house: House) -> None:
+    tenant = house.tenant()
+    answer = house.get("/v1/events/kinds", tenant.key)
+    assert answer.status_code == 200
+    listed = {each["type"]: each for each in answer.json()["items"]}
+    assert set(listed) == set(DOCUMENT.raw["webhooks"])
+    paused = listed["instance.paused.v1"]
+    assert paused["about_instance"]
+    assert paused["sent_to"] == ["streams", "webhooks", "siem"]
+    assert paused["example"]["data"]["paused_by"] == "user"
+    assert not listed["approval.decided.v1"]["about_instance"]

@@ -35,6 +35,8 @@ NO_RECORDS = {
     ("workload_identities.exchange", "service_account_id"): (
         "alike for all that do not trust the token, which test_workload_tokens.py tries"
     ),
+    ("events.follow", "after"): "an event: another's is tried in events/test_events.py",
+    ("events.follow_instance", "after"): "an event: another's is tried in events/test_events.py",
     ("users.create", "invite_token"): "a secret, which alone says what it is good for",
     ("me.confirm_email", "email_token"): "a secret, which alone says what it is good for",
     ("password_resets.complete", "reset_token"): "a secret, which alone says what it is good for",

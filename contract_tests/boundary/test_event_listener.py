@@ -22,16 +22,36 @@ def test_whoever_no_longer_waits_is_not_woken() -> None:
     async def begin() -> Follower:
         return Follower()
 
-    asyncio.run(begin()).wake()
+    listener = EventListener(cast("Database", None))
+    listener._followers["org_1"].add(asyncio.run(begin()))
+    listener._wake(["org_1"])
+
+
+def test_a_wait_that_is_cancelled_ends_also_as_it_is_woken() -> None:
+    async def check() -> None:
+        follower = Follower()
+        waiting = asyncio.ensure_future(follower.wait(IN_S))
+        await asyncio.sleep(0)
+        follower.wake()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert await follower.wait(0)
+
+    asyncio.run(check())
 
 
 def test_where_it_fails_it_is_told_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_listener, "AGAIN_S", 0)
     listener = EventListener(cast("Database", SimpleNamespace(dialect="sqlite")))
+    woken: list[bool] = []
+
     listener._followers["org_1"].add(cast("Follower", None))
+    monkeypatch.setattr(listener, "_wake", lambda _whose: woken.append(listener.is_listening))
     failures = iter([StorageUnavailable("no connection"), sqlite3.OperationalError("locked")])
 
     def watch() -> None:
+        listener.is_listening = True
         for failure in failures:
             raise failure
         listener._followers.clear()
@@ -41,6 +61,9 @@ def test_where_it_fails_it_is_told_and_tried_again(monkeypatch: pytest.MonkeyPat
         listener._listen()
     told = {"event": "not told of events for a moment", "log_level": "warning"}
     assert logs == [{**told, "error": "no connection"}, {**told, "error": "locked"}]
+    # Each time its followers go and look themselves, and know that they must.
+    assert woken == [False, False]
+    assert not listener.is_listening
 
 
 def emit(api: SmallApi, org_id: str) -> None:
@@ -55,7 +78,7 @@ def test_each_organization_is_told_of_its_own_events_from_the_first(api: SmallAp
     listener = api.boundary._event_listener
 
     async def check() -> None:
-        with listener.following(quiet) as before, listener.following(other) as new:
+        with listener.following([quiet]) as before, listener.following([other]) as new:
             # Of what was committed before it listened, it tells once.
             assert await before.wait(IN_S)
             for _ in range(3):

@@ -1,5 +1,6 @@
 """Events are read line by line from a server that may be hostile."""
 
+import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -35,10 +36,30 @@ def test_a_line_that_does_not_end_is_not_kept(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(following, "LINE_BYTES_MAX", 100_000)
     endless = [b"x" * 50_000] * 3
     with (
-        answering(HEAD, b"id: 1\r\ndata: first\n\n", b"data: ", *endless) as url,
+        answering(HEAD, b"id: 1\r\ndata: first\r\n\r\n", b"data: ", *endless) as url,
         transport.open_http(url) as http,
     ):
         found = following_of(http, url)
         assert next(found) == "first"
         with pytest.raises(errors.MalformedAnswer, match="more than 100000 bytes"):
             next(found)
+
+
+def test_an_event_that_was_cut_off_was_not_received(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever took its id would go on behind it, and miss it."""
+    monkeypatch.setattr(following, "AGAIN_AFTER_S", 0.0)
+    asked: list[Any] = []
+    whole, cut = b"id: 1\ndata: first\n\n", b"id: 2\ndata: sec"
+    hangs_up = threading.Event()
+    hangs_up.set()
+    with answering(HEAD, whole, cut, hold=hangs_up) as url, transport.open_http(url) as http:
+
+        def open_(_operation: Any, given: dict[str, Any]) -> httpx.Response:
+            asked.append(given.get("last_event_id"))
+            return http.send(http.build_request("GET", url), stream=True)
+
+        client: Any = SimpleNamespace(open=open_)
+        operation: Any = None
+        found = follow(client, operation, {})
+        assert [next(found), next(found)] == ["first", "first"]
+    assert asked == [None, "1"]

@@ -18,6 +18,7 @@ from storage.tenancy import TenancyBroken
 NOBODYS = {
     "Cell": "a machine, which organizations share",
     "OidcIssuer": "publishes keys, which hold for whoever trusts it",
+    "RightChange": "names whose rights, a person's or an organization's",
     "RateWindow": "counts requests of whoever is not known yet",
     "Replay": "its key names whose it is, an address before sign-in",
     "User": "a person, who may belong to many organizations",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -19,7 +19,8 @@ from control.boundary.cursors import Cursors
 from control.boundary.event_listener import EventListener
 from control.boundary.passwords import proof_of
 from control.boundary.rules import Rule
-from control.boundary.streamed_answers import At, PageIterator, Step
+from control.boundary.shared_looks import SharedLooks
+from control.boundary.streamed_answers import At, Followed, LiveStep, PageIterator, Step
 from control.boundary.subjects import READING
 from control.ordering.capacity import Requester
 from control.services import Services
@@ -57,6 +58,7 @@ class Call:
     ip: str
     again: Again
     event_listener: EventListener
+    looks: SharedLooks
     operation_key: str = ""
     """Names what a cell is asked to do: the same for every try of one request."""
     _pending: list[Callable[[], None]] | None = field(default=None, init=False)
@@ -183,25 +185,27 @@ class Call:
         reply.headers["Content-Disposition"] = f'attachment; filename="{filename}"'
         return reply
 
-    def live(self, step: Step[At], begin: At, first: str) -> Reply:
+    def live(self, step: LiveStep[At], begin: At, first: str, *, shared_as: Hashable) -> Reply:
         """Events as they come, after `begin`: `step` is asked whenever the org has new ones.
 
-        `first` is sent at once. The answer ends when the caller's right does.
+        `first` is sent at once. The answer ends when the caller's right does. Of one credential,
+        those of equal `shared_as` are sent the same.
         """
         self._refuse_to_last()
-        if self.org is None:
+        org, caller = self.org, self.caller
+        if org is None or caller is None:
             raise HandlerFault(f"{self.exchange.operation.id} follows events outside of any org")
-        chunks = lasting.follow(
-            self.exchange,
-            self.again,
-            step,
-            begin,
-            event_listener=self.event_listener,
-            org_id=self.org.id,
+        place = self.exchange.operation.id, tuple(self.exchange.path.items())
+        followed = Followed(
+            again=self.again,
+            step=step,
+            begin=begin,
+            wakers=(org.id, caller.user.id),
+            shared_as=(caller.credential_id, place, shared_as),
             first=first,
             for_s=self.services.settings.stream_ttl_s,
         )
-        return Reply.live(chunks)
+        return Reply.live(lasting.follow(self.exchange, followed, self.event_listener, self.looks))
 
     def release_connection(self) -> None:
         """Give the database's connection back, before somebody is asked who may take long."""

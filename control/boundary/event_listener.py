@@ -1,5 +1,8 @@
 """Waking those who follow an organization's events when any process commits some.
 
+So does whatever may end the right to follow them: a change of a key, a session, a membership or a
+role, told under the id of its organization or its user (`storage/access/right_changes.py`).
+
 One thread of the process listens for all, while anybody follows: on PostgreSQL to NOTIFY, on a
 connection of its own; on SQLite it looks when the file has changed.
 """
@@ -9,13 +12,14 @@ import sqlite3
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager, suppress
 from typing import Final
 
 import structlog
 
 from control.work.listeners import KEEPALIVE
+from storage.access import right_changes
 from storage.database import Database
 from storage.errors import StorageUnavailable
 from storage.events import events
@@ -29,44 +33,55 @@ class Follower:
     """One that waits, on its event loop. What it misses it finds when it looks of itself."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._woken = asyncio.Event()
+        self.loop = asyncio.get_running_loop()
+        self._is_woken = False
+        self._waiting: asyncio.Future[bool] | None = None
 
     def wake(self) -> None:
-        """From any thread. Where the loop is closed, nobody waits any more."""
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._woken.set)
+        """On its event loop."""
+        self._is_woken = True
+        self._end_wait(woken=True)
 
     def forget(self) -> None:
         """What was told until now is about to be looked at."""
-        self._woken.clear()
+        self._is_woken = False
 
     async def wait(self, timeout_s: float) -> bool:
         """Whether it was woken, and not only the time went by."""
+        if self._is_woken:
+            return True
+        # A future and a timer: thousands wait, and `asyncio.timeout` costs several times as much.
+        self._waiting = self.loop.create_future()
+        timer = self.loop.call_later(timeout_s, self._end_wait)
         try:
-            # Not `wait_for`, which may lose a cancellation where what it waits for is done just
-            # then: a stream would outlive its client.
-            async with asyncio.timeout(timeout_s):
-                await self._woken.wait()
-        except TimeoutError:
-            return False
-        return True
+            return await self._waiting
+        finally:
+            timer.cancel()
+            self._waiting = None
+
+    def _end_wait(self, *, woken: bool = False) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(woken)
 
 
 class EventListener:
-    """The followers of this process, by organization."""
+    """The followers of this process, by the organizations and users whose changes wake them."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._followers: defaultdict[str, set[Follower]] = defaultdict(set)
         self._lock = threading.Lock()
         self._listening = False
+        self.is_listening = False
+        """Whether whatever is committed now wakes its followers: else they look of themselves."""
 
     @contextmanager
-    def following(self, org_id: str) -> Iterator[Follower]:
+    def following(self, whose: Collection[str]) -> Iterator[Follower]:
+        """Until the end of the block the follower is woken by changes of each of these."""
         follower = Follower()
         with self._lock:
-            self._followers[org_id].add(follower)
+            for each in whose:
+                self._followers[each].add(follower)
             begins, self._listening = not self._listening, True
         if begins:
             threading.Thread(target=self._listen, name="event_listener", daemon=True).start()
@@ -74,9 +89,10 @@ class EventListener:
             yield follower
         finally:
             with self._lock:
-                self._followers[org_id].discard(follower)
-                if not self._followers[org_id]:
-                    del self._followers[org_id]
+                for each in whose:
+                    self._followers[each].discard(follower)
+                    if not self._followers[each]:
+                        del self._followers[each]
 
     def _listen(self) -> None:
         """Until nobody follows any more."""
@@ -86,19 +102,34 @@ class EventListener:
                 listen()
             except (StorageUnavailable, sqlite3.Error) as error:
                 # Until then each follower looks of itself, every few seconds.
+                self.is_listening = False
+                self._wake(self._followed())
                 _log.warning("not told of events for a moment", error=str(error))
                 time.sleep(AGAIN_S)
+            else:
+                self.is_listening = False
 
     def _goes_on(self) -> bool:
         with self._lock:
             self._listening = bool(self._followers)
             return self._listening
 
-    def _wake(self, org_ids: list[str]) -> None:
+    def _wake(self, whose: Collection[str]) -> None:
+        """All of one event loop in one turn of it, so that those who see the same look together."""
+        woken: defaultdict[asyncio.AbstractEventLoop, list[Follower]] = defaultdict(list)
         with self._lock:
-            for org_id in org_ids:
-                for follower in self._followers.get(org_id, ()):
-                    follower.wake()
+            for each in whose:
+                for follower in self._followers.get(each, ()):
+                    woken[follower.loop].append(follower)
+        for loop, followers in woken.items():
+            # Where the loop is closed, nobody waits any more.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(_wake_all, followers)
+
+    def _told_from_now_on(self) -> None:
+        """What was committed before this told nobody."""
+        self.is_listening = True
+        self._wake(self._followed())
 
     def _followed(self) -> list[str]:
         with self._lock:
@@ -112,8 +143,7 @@ class EventListener:
         try:
             with psycopg.connect(address, autocommit=True) as connection:
                 connection.execute(f"LISTEN {events.CHANNEL}".encode())
-                # What was committed before the LISTEN told nobody.
-                self._wake(self._followed())
+                self._told_from_now_on()
                 while self._followed():
                     for heard in connection.notifies(timeout=0.5, stop_after=1):
                         self._wake([heard.payload])
@@ -123,13 +153,23 @@ class EventListener:
     def _watch(self) -> None:
         """`PRAGMA data_version` changes when any other connection has committed."""
         file = str(self._database.url.database)
-        seen, known = None, dict[str, int]()
+        seen, known = None, dict[str, tuple[int, int]]()
         with closing(sqlite3.connect(file)) as connection:
-            while org_ids := self._followed():
+            while whose := self._followed():
                 version = connection.execute("PRAGMA data_version").fetchone()
                 if version != seen:
-                    seen, before = version, known
-                    with self._database.read() as db:
-                        known = events.counts(db, org_ids)
-                    self._wake([each for each in known if known[each] != before.get(each)])
+                    seen, before, known = version, known, self._counts(whose)
+                    self._wake([each for each in whose if known[each] != before.get(each)])
+                    self.is_listening = True
                 time.sleep(LOOK_EVERY_S)
+
+    def _counts(self, whose: Collection[str]) -> dict[str, tuple[int, int]]:
+        """Of each, how many events and how many changes of rights there have been."""
+        with self._database.read() as db:
+            told, changed = events.counts(db, whose), right_changes.counts(db, whose)
+        return {each: (told.get(each, 0), changed.get(each, 0)) for each in whose}
+
+
+def _wake_all(followers: list[Follower]) -> None:
+    for follower in followers:
+        follower.wake()

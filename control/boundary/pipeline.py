@@ -31,6 +31,7 @@ from control.boundary.probing import ProbingWatch
 from control.boundary.rates import VERDICT, Verdict
 from control.boundary.replay import ReplayKey, Replays
 from control.boundary.rules import Rule, rule_of
+from control.boundary.shared_looks import SharedLooks
 from control.boundary.unrouted import UnroutedLimit
 from control.services import Services
 from specserver import Exchange, NotFound, Operation, Problem, Reply, TooManyRequests
@@ -87,6 +88,7 @@ class RequestPipeline:
         self._probing = ProbingWatch(services)
         self.last_used = LastUsed(services.database)
         self._event_listener = EventListener(services.database)
+        self._looks = SharedLooks()
 
     def __call__(self, exchange: Exchange) -> Reply:
         try:
@@ -345,6 +347,7 @@ class RequestPipeline:
             ip=context.ip,
             again=partial(self._again, context),
             event_listener=self._event_listener,
+            looks=self._looks,
         )
 
     @contextmanager
@@ -352,7 +355,7 @@ class RequestPipeline:
         """The same request at a later moment: whoever has lost the right to it gets a Problem."""
         try:
             with self._services.database.read() as db:
-                call = self._call(db, context, self._admit(db, context))
+                call = self._call(db, context, self._admit(db, context, self._admission_cache))
                 subjects.resolve(call, lock=False)
                 yield call
         except failures.EXPECTED as error:

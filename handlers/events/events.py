@@ -1,11 +1,14 @@
 """Streams of events: what happens in an organization, or to an instance, as it happens."""
 
+from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
-from handlers.calls import OrgCall
+from control.events.kinds import kinds_of, sent
+from control.policy import event_patterns
+from handlers.calls import CallerCall, OrgCall
 from handlers.events import views
 from specserver import Invalid, Reply
 from storage.events import events
@@ -15,24 +18,67 @@ from storage.instances.instances import Instance
 PAGE: Final = 50
 RETRY_MS: Final = 2_000
 """After which a client is to connect again."""
+Kinds = frozenset[str] | None
 
 
-def follow(call: OrgCall, last_event_id: str | None = None) -> Reply:
-    return _live(call, None, last_event_id)
+def kinds(call: CallerCall) -> dict[str, Any]:
+    """Of the document, so that nothing is said of a kind twice."""
+    known = kinds_of(call.exchange.public_document)
+    return {"items": [views.event_kind(kind) for kind in known.values()], "next_cursor": None}
 
 
-def follow_instance(call: OrgCall, instance: Instance, last_event_id: str | None = None) -> Reply:
-    return _live(call, instance.id, last_event_id)
+def follow(
+    call: OrgCall,
+    types: Sequence[str] | None = None,
+    last_event_id: str | None = None,
+    after: str | None = None,
+) -> Reply:
+    return _live(call, None, _chosen(call, types), last_event_id, after)
 
 
-def _live(call: OrgCall, instance_id: str | None, last: str | None) -> Reply:
-    seq, event_id = events.newest(call.db, call.org.id) if last is None else _place(call, last)
+def follow_instance(
+    call: OrgCall,
+    instance: Instance,
+    types: Sequence[str] | None = None,
+    last_event_id: str | None = None,
+    after: str | None = None,
+) -> Reply:
+    return _live(call, instance.id, _chosen(call, types), last_event_id, after)
+
+
+def _chosen(call: OrgCall, types: Sequence[str] | None) -> Kinds:
+    """The kinds that the patterns ask for; None: all there are."""
+    every = kinds_of(call.exchange.public_document)
+    known = sent(every, "streams")
+    if types is None:
+        return None if len(known) == len(every) else known
+    faults = event_patterns.faults(types, known)
+    if faults:
+        raise Invalid(
+            faults[0].message if len(faults) == 1 else f"{len(faults)} patterns match nothing",
+            code="event_kind_unknown",
+            errors=[
+                {"parameter": "types", "keyword": "event_kind", "message": fault.message}
+                for fault in faults
+            ],
+        )
+    return event_patterns.chosen(types, known)
+
+
+def _live(
+    call: OrgCall, instance_id: str | None, kinds: Kinds, last: str | None, after: str | None
+) -> Reply:
+    # Whoever connects again by the same URL has read further than it says.
+    parameter, begin = ("Last-Event-ID", last) if last is not None else ("after", after)
+    place = events.newest(call.db, call.org.id) if begin is None else None
+    seq, event_id = place or _place(call, parameter, str(begin))
     # An id without data: whoever is cut off before the first event goes on from here too.
     first = f"retry: {RETRY_MS}\nid: {event_id}\n\n"
-    return call.live(partial(_following, instance_id), seq, first)
+    step = partial(_following, instance_id, kinds)
+    return call.live(step, seq, first, shared_as=(instance_id, kinds))
 
 
-def _place(call: OrgCall, event_id: str) -> tuple[int, str]:
+def _place(call: OrgCall, parameter: str, event_id: str) -> tuple[int, str]:
     seq = events.position(call.db, call.org.id, event_id)
     if seq is not None:
         return seq, event_id
@@ -40,17 +86,31 @@ def _place(call: OrgCall, event_id: str) -> tuple[int, str]:
         "must be the id of an event that is still kept; leave it out to receive only new events"
     )
     raise Invalid(
-        f"Last-Event-ID {message}",
+        f"{parameter} {message}",
         code="event_unknown",
-        errors=[{"parameter": "Last-Event-ID", "keyword": "cursor", "message": message}],
+        errors=[{"parameter": parameter, "keyword": "cursor", "message": message}],
     )
 
 
-def _following(instance_id: str | None, call: OrgCall, seq: int) -> tuple[str, int]:
+def _following(
+    instance_id: str | None, kinds: Kinds, call: OrgCall, seq: int
+) -> tuple[str, int, bool]:
+    # Before what is found: of what is committed in between, nothing is passed over.
+    newest, _ = events.newest(call.db, call.org.id)
     found = events.after(
-        call.db, call.org.id, seq, scope=call.scope, limit=PAGE, instance_id=instance_id
+        call.db,
+        call.org.id,
+        seq,
+        scope=call.scope,
+        limit=PAGE,
+        instance_id=instance_id,
+        kinds=kinds,
     )
-    return "".join(map(_sent, found)), found[-1].seq if found else seq
+    text = "".join(map(_sent, found))
+    if len(found) == PAGE:
+        return text, found[-1].seq, True
+    # What is of no concern here is not read through again at each look.
+    return text, max(seq, newest, found[-1].seq if found else 0), False
 
 
 def _sent(event: Event) -> str:

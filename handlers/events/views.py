@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from control.events.kinds import EventKind
 from handlers.instants import timestamp, timestamp_or_none
 from storage.events.alerts import Alert
 from storage.events.audit import AuditEntry
@@ -52,4 +53,16 @@ def event(told: Event) -> Json:
         "time": timestamp(told.time),
         "org_id": told.org_id,
         "data": told.data,
+    }
+
+
+def event_kind(kind: EventKind) -> Json:
+    return {
+        "type": kind.name,
+        "summary": kind.summary,
+        "description": kind.description,
+        "about_instance": kind.about_instance,
+        "sent_to": list(kind.sent_to),
+        "data_schema": kind.data_schema,
+        "example": kind.example,
     }

@@ -26,13 +26,13 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import identifiers
 from storage.access.scopes import Within
-from storage.columns import DatabaseClock, Json, Owned, Record
+from storage.columns import DatabaseClock, Json, Owned, Record, is_among
 from storage.instances import in_scope
 from storage.lookups import delete_oldest
-from storage.prepared import Insertion
+from storage.prepared import Insertion, Prepared
 
 CHANNEL: Final = "menagerie_events"
-"""On PostgreSQL, tells of each commit with events whose they are."""
+"""On PostgreSQL, tells of each commit with events whose they are, and whose rights changed."""
 FIRST: Final = "evt_" + "0" * 26
 """The position before all events."""
 _UNWRITTEN: Final = "menagerie_events"
@@ -63,6 +63,11 @@ class EventCount(Owned, Record):
     last: Mapped[int] = mapped_column(BigInteger)
 
 
+_LAST_OF: Final = Prepared(
+    select(EventCount.org_id, EventCount.last).where(is_among(EventCount.org_id, "org_ids"))
+)
+
+
 def append(
     db: Session, org_id: str, kind: str, data: dict[str, Any], instance_id: str | None = None
 ) -> Event:
@@ -75,9 +80,18 @@ def append(
 
 
 def after(
-    db: Session, org_id: str, seq: int, *, scope: Within, limit: int, instance_id: str | None = None
+    db: Session,
+    org_id: str,
+    seq: int,
+    *,
+    scope: Within,
+    limit: int,
+    instance_id: str | None = None,
+    kinds: Collection[str] | None = None,
 ) -> list[Event]:
     """Those that follow the number, in their order: of the instance, or of all in the scope.
+
+    Of these kinds, or of all.
 
     What concerns no instance is for those who see all of the organization.
     """
@@ -86,6 +100,8 @@ def after(
         rows = rows.where(Event.instance_id == instance_id)
     elif scope is not None:
         rows = rows.where(Event.instance_id.in_(in_scope.ids(org_id, scope)))
+    if kinds is not None:
+        rows = rows.where(Event.type.in_(kinds))
     return list(db.scalars(rows.order_by(Event.seq).limit(limit)))
 
 
@@ -105,8 +121,7 @@ def newest(db: Session, org_id: str) -> tuple[int, str]:
 
 def counts(db: Session, org_ids: Collection[str]) -> dict[str, int]:
     """How many events these organizations have had; for a session of the service itself."""
-    rows = select(EventCount.org_id, EventCount.last).where(EventCount.org_id.in_(org_ids))
-    return dict(db.execute(rows).tuples().all())
+    return dict(_LAST_OF.rows(db, org_ids=list(org_ids)))
 
 
 def forget_old(db: Session, before: datetime, limit: int) -> int:
