@@ -25,6 +25,7 @@ from storage.data.recovery_windows import RecoveryWindow
 from storage.data.restores import Restore
 from storage.events.alerts import Alert
 from storage.events.audit import AuditEntry
+from storage.events.audit_chain import AuditHead
 from storage.events.events import Event, EventCount
 from storage.instances.approvals import Approval
 from storage.instances.changes import Change
@@ -50,6 +51,7 @@ __all__ = [
     "ApiKey",
     "Approval",
     "AuditEntry",
+    "AuditHead",
     "BaaSignature",
     "Backup",
     "BackupSettings",
