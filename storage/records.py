@@ -26,6 +26,7 @@ from storage.data.restores import Restore
 from storage.events.alerts import Alert
 from storage.events.audit import AuditEntry
 from storage.events.audit_chain import AuditHead
+from storage.events.audit_publications import AuditPublication, PublishedHead
 from storage.events.events import Event, EventCount
 from storage.instances.approvals import Approval
 from storage.instances.changes import Change
@@ -52,6 +53,7 @@ __all__ = [
     "Approval",
     "AuditEntry",
     "AuditHead",
+    "AuditPublication",
     "BaaSignature",
     "Backup",
     "BackupSettings",
@@ -77,6 +79,7 @@ __all__ = [
     "Passkey",
     "Project",
     "ProjectMember",
+    "PublishedHead",
     "RateWindow",
     "Record",
     "RecoveryCode",

@@ -14,6 +14,7 @@ from contract_tests.api.harness import House, Tenant
 from contract_tests.api.oracle import OracleError
 from contract_tests.api.rows import is_problem
 from contract_tests.api.streams import served
+from control.events.audit_csv import COLUMNS
 from handlers.events import audit as handler
 from storage import identifiers
 from storage.access.projects import Project
@@ -98,7 +99,7 @@ def test_all_of_it_is_exported_over_several_pages(house: House) -> None:
     assert answer.headers["content-disposition"] == 'attachment; filename="audit.csv"'
     assert "content-length" not in answer.headers
     found = rows(answer.text)
-    assert tuple(found[0]) == handler.COLUMNS
+    assert tuple(found[0]) == COLUMNS
     assert [one["detail"] for one in found] == [f'{{"number":{n}}}' for n in (4, 3, 2, 1, 0)]
     assert "canary-91d" not in answer.text
     is_problem(house.get(export_of(other), tenant.key), 404)
