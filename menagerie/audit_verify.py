@@ -4,7 +4,7 @@ import csv
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -82,8 +82,8 @@ def export(files: Collection[Path], org_id: str, heads: Path | None) -> Verified
     """Files of `audit export` that follow each other, and the heads that an owner kept."""
     found = Verified()
     rows = _rows(files, org_id)
-    found.unsealed = sum(row["seq"] == "" for row in rows)
-    numbered = [{**row, "seq": int(row["seq"])} for row in rows if row["seq"] != ""]
+    numbered = [row for row in rows if row["seq"] is not None]
+    found.unsealed = len(rows) - len(numbered)
     if not numbered:
         raise SettingsError("the export has no entry with a number")
     begin = min(row["seq"] for row in numbered)
@@ -182,10 +182,10 @@ def _rows(files: Iterable[Path], org_id: str) -> list[dict[str, Any]]:
         try:
             with path.open(encoding="utf-8", newline="") as opened:
                 reader = csv.DictReader(opened)
-                if set(reader.fieldnames or ()) < set(audit_csv.COLUMNS):
+                if not set(audit_csv.COLUMNS).issubset(reader.fieldnames or ()):
                     raise SettingsError(f"{path} is no export of the audit log with seq and hash")
                 rows = [_members(row, org_id) for row in reader]
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, csv.Error) as error:
             raise SettingsError(f"{path} cannot be read: {error}") from error
         found.update({orjson.dumps(row).decode(): row for row in rows})
     return list(found.values())
@@ -193,7 +193,9 @@ def _rows(files: Iterable[Path], org_id: str) -> list[dict[str, Any]]:
 
 def _members(row: dict[str, str], org_id: str) -> dict[str, Any]:
     given = {name: audit_csv.unescaped(row[name] or "") for name in audit_csv.COLUMNS}
-    return {**given, "detail": orjson.loads(given["detail"]), "org_id": org_id}
+    datetime.fromisoformat(given["time"])
+    seq = int(given["seq"]) if given["seq"] else None
+    return {**given, "detail": orjson.loads(given["detail"]), "seq": seq, "org_id": org_id}
 
 
 def _known(path: Path, org_id: str, found: Verified) -> list[KnownHead]:

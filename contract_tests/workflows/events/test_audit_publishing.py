@@ -39,8 +39,8 @@ class Log:
     def append(self, count: int = 1) -> None:
         with self.stage.database.write() as db:
             for number in range(count):
-                told = {"actor_kind": "system", "detail": {"number": number}}
-                audit.append(db, self.org_id, "test.done", **told)
+                told = {"number": number}
+                audit.append(db, self.org_id, "test.done", actor_kind="system", detail=told)
 
     def run(self, kind: str) -> None:
         with self.stage.database.write() as db:
