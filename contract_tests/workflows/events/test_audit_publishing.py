@@ -292,6 +292,12 @@ def test_a_place_that_cannot_be_written_gets_what_it_missed_later(log: Log) -> N
     log.folder.write_text("in the way")
     log.write(4)
     log.folder.unlink()
+    elsewhere = log.folder.with_name("elsewhere")
+    elsewhere.mkdir()
+    log.folder.symlink_to(elsewhere)
+    log.run("audit.publish")
+    assert not list(lines_in(elsewhere))
+    log.folder.unlink()
     log.run("audit.publish")
     assert len(list(lines_in(log.folder))) == 3
     assert log.findings() == []
