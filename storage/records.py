@@ -26,6 +26,8 @@ from storage.data.recovery_windows import RecoveryWindow
 from storage.data.restores import Restore
 from storage.events.alerts import Alert
 from storage.events.audit import AuditEntry
+from storage.events.audit_chain import AuditHead
+from storage.events.audit_publications import AuditPublication, PublishedHead
 from storage.events.events import Event, EventCount
 from storage.instances.approvals import Approval
 from storage.instances.changes import Change
@@ -51,6 +53,8 @@ __all__ = [
     "ApiKey",
     "Approval",
     "AuditEntry",
+    "AuditHead",
+    "AuditPublication",
     "BaaSignature",
     "Backup",
     "BackupSettings",
@@ -76,6 +80,7 @@ __all__ = [
     "Passkey",
     "Project",
     "ProjectMember",
+    "PublishedHead",
     "RateWindow",
     "Record",
     "RecoveryCode",

@@ -32,6 +32,7 @@ from storage.catalogue import cells
 from storage.columns import EPOCH
 from storage.data import backups
 from storage.database import now
+from storage.events import audit
 from storage.identifiers import new
 from storage.instances.instances import Instance
 from storage.instances.samples import Sample
@@ -99,6 +100,20 @@ def of_a_lost_one(stage: Stage) -> None:
     stage.cell.forget(instance.id)
     with stage.database.write() as db:
         start(db, bring_back, instance, backup_id=backup_id)
+
+
+def of_entries(stage: Stage) -> None:
+    """Of an organization, and of none."""
+    with stage.database.write() as db:
+        for org_id in (stage.org_id, None):
+            audit.append(db, org_id, "test.done", actor_kind="system")
+    by_itself("audit.seal")(stage)
+
+
+def of_sealed_entries(stage: Stage) -> None:
+    of_entries(stage)
+    stage.settle()
+    by_itself("audit.publish")(stage)
 
 
 def of_a_letter(stage: Stage) -> None:
@@ -180,6 +195,8 @@ OTHERS: Final[dict[str, Callable[[Stage], None]]] = {
     "alerts.sign_ins": by_itself("alerts.sign_ins", user_id="usr_none", guessed="code"),
     "approvals.expire": of_an_order,
     "archiving.tell": on_instance("archiving.tell"),
+    "audit.publish": of_sealed_entries,
+    "audit.seal": of_entries,
     "backups.create": of_a_backup("backups.create"),
     "backups.drop": of_a_backup("backups.drop"),
     "backups.expire": by_itself("backups.expire"),

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from control.boundary import AuditedChanges
 from control.boundary.authorization import lacking
 from handlers import paging
 from handlers.access import joining, reach, views
@@ -25,11 +26,12 @@ def update(call: OrgCall, person: Membership, body: Body) -> Body:
     reach.check_role(call, body["role"])
     if body["role"] != "owner":
         _refuse_last_owner(call, person)
-    call.audit(target=person.user_id, detail={"role": body["role"], "was": person.role})
+    changes = AuditedChanges.of(person, ["role"])
     user = users.of_ids(call.db, [person.user_id])[person.user_id]
     if body["role"] == "owner" and person.role != "owner":
         joining.tell_of_owner(call, call.org, user)
     person.role = body["role"]
+    call.audit(target=person.user_id, detail={"role": person.role}, changes=changes)
     return views.member(person, user)
 
 

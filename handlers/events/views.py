@@ -6,6 +6,7 @@ from control.events.kinds import EventKind
 from handlers.instants import timestamp, timestamp_or_none
 from storage.events.alerts import Alert
 from storage.events.audit import AuditEntry
+from storage.events.audit_publications import PublishedHead
 from storage.events.events import Event
 
 Json = dict[str, Any]
@@ -22,6 +23,20 @@ def audit_entry(entry: AuditEntry) -> Json:
         "request_id": entry.request_id,
         "ip": entry.ip,
         "detail": entry.detail,
+        "seq": entry.seq,
+        "hash": entry.hash,
+    }
+
+
+def published_head(head: PublishedHead) -> Json:
+    return {
+        "id": head.id,
+        "chain": head.chain,
+        "seq": head.seq,
+        "hash": head.hash,
+        "time": timestamp(head.published_at),
+        "signature": head.signature,
+        "public_key": head.public_key,
     }
 
 

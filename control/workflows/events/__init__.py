@@ -1,1 +1,1 @@
-"""Work on events: alerts that are evaluated, and sent by email."""
+"""Work on events: alerts that are evaluated, and the audit log, which is sealed and published."""
