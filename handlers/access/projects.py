@@ -48,13 +48,12 @@ def get(_call: OrgCall, project: Project) -> Body:
 
 
 def update(call: OrgCall, project: Project, body: Body) -> Body:
-    told, changes = dict(body), AuditedChanges.of(project, body)
+    changes = AuditedChanges.of(project, body)
     if body.get("team_id", project.team_id) != project.team_id:
-        told["from_team_id"] = project.team_id
         _move(call, project, body["team_id"])
     for member, value in body.items():
         setattr(project, member, value)
-    call.audit(target=project.id, detail=told, changes=changes)
+    call.audit(target=project.id, detail=dict(body), changes=changes)
     call.db.flush()
     return views.project(project)
 

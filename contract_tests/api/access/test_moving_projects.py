@@ -104,7 +104,8 @@ def test_a_project_moves_with_its_instances_their_alerts_and_events(
     red_id, blue_id = firm.red.rpartition("/")[2], firm.blue.rpartition("/")[2]
     assert moved.json()["team_id"] == red_id
     audited = last_audited(house, firm.tenant)
-    detail = {"team_id": red_id, "from_team_id": blue_id}
+    moved_to = {"team_id": {"from": blue_id, "to": red_id}}
+    detail = {"team_id": red_id, "changes": moved_to}
     assert audited == ("project.update", firm.tenant.project_id, detail)
     assert set(seen(firm, kept, firm.of_blue).values()) == {False}
     assert set(seen(firm, kept, firm.of_red).values()) == {True}
@@ -159,5 +160,5 @@ def test_a_project_that_stays_is_not_moved(house: House, firm: Firm) -> None:
     path = f"{firm.tenant.path}/instances/{instance_id}"
     before = house.get(path, firm.tenant.key).json()
     assert firm.move(everyone(firm.tenant)).status_code == 200
-    assert "from_team_id" not in last_audited(house, firm.tenant)[2]
+    assert "team_id" not in last_audited(house, firm.tenant)[2]["changes"]
     assert house.get(path, firm.tenant.key).json() == before

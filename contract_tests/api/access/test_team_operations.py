@@ -37,7 +37,11 @@ def test_a_team_is_made_changed_and_deleted(house: House, tenant: Tenant) -> Non
     change = {"name": "Sky", "slug": "sky", "cost_centre": None, "monthly_budget_cents": 0}
     changed = house.request("PATCH", path, tenant.key, json=change)
     assert changed.json() == {**shown, **change}
-    assert last_audited(house, tenant) == ("team.update", shown["id"], change)
+    kind, target, detail = last_audited(house, tenant)
+    changes = detail.pop("changes")
+    assert (kind, target, detail) == ("team.update", shown["id"], change)
+    assert changes["monthly_budget_cents"] == {"from": 50000, "to": 0}
+    assert changes.keys() == change.keys()
     budget = {"monthly_budget_cents": None}
     changed = house.request("PATCH", path, tenant.key, json=budget)
     assert changed.json() == house.get(path, tenant.key).json() == {**shown, **change, **budget}
