@@ -25,7 +25,9 @@ from storage.data.recovery_windows import RecoveryWindow
 from storage.data.restores import Restore
 from storage.events.alerts import Alert
 from storage.events.audit import AuditEntry
+from storage.events.egress import EgressCount, EgressReport
 from storage.events.events import Event, EventCount
+from storage.events.siem_deliveries import SiemDelivery
 from storage.instances.approvals import Approval
 from storage.instances.changes import Change
 from storage.instances.instances import Instance
@@ -60,6 +62,8 @@ __all__ = [
     "CopyStatus",
     "CustomRole",
     "Domain",
+    "EgressCount",
+    "EgressReport",
     "EnterpriseOrg",
     "Event",
     "EventCount",
@@ -84,6 +88,7 @@ __all__ = [
     "RoleAssignment",
     "Sample",
     "ServiceAccount",
+    "SiemDelivery",
     "SupportGrant",
     "Team",
     "TeamMember",

@@ -6,6 +6,7 @@ from handlers.instants import timestamp, timestamp_or_none
 from storage.events.alerts import Alert
 from storage.events.audit import AuditEntry
 from storage.events.events import Event
+from storage.events.siem_deliveries import SiemDelivery
 
 Json = dict[str, Any]
 
@@ -41,6 +42,22 @@ def alert(record: Alert) -> Json:
         "acknowledged": record.acknowledged_at is not None,
         "acknowledged_at": timestamp_or_none(record.acknowledged_at),
         "acknowledged_by": record.acknowledged_by,
+    }
+
+
+def siem_delivery(record: SiemDelivery) -> Json:
+    return {
+        "id": record.id,
+        "org_id": record.org_id,
+        "format": record.format,
+        "target": {"kind": record.kind, **record.target},
+        "enabled": record.enabled,
+        "status": record.status,
+        "failing_since": timestamp_or_none(record.failing_since),
+        "last_error": record.last_error,
+        "last_delivered_at": timestamp_or_none(record.last_delivered_at),
+        "created_by": record.created_by,
+        "created_at": timestamp(record.created_at),
     }
 
 

@@ -1,0 +1,39 @@
+"""One thing that is told to a SIEM, whichever of the streams it is from."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Told:
+    """`stream` is audit, events or egress, and `seq` its number there."""
+
+    stream: str
+    seq: int
+    id: str
+    type: str
+    time: datetime
+    org_id: str
+    data: dict[str, Any]
+
+    @property
+    def envelope(self) -> dict[str, Any]:
+        """As events are sent to webhooks."""
+        return {
+            "id": self.id,
+            "type": self.type,
+            "time": self.written_time,
+            "org_id": self.org_id,
+            "data": self.data,
+        }
+
+    @property
+    def written_time(self) -> str:
+        return written(self.time)
+
+
+def written(moment: datetime) -> str:
+    """As every document of ours has a moment: UTC, in milliseconds."""
+    text = moment.astimezone(UTC).isoformat(timespec="milliseconds")
+    return text.removesuffix("+00:00") + "Z"
