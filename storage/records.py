@@ -25,6 +25,7 @@ from storage.data.recovery_windows import RecoveryWindow
 from storage.data.restores import Restore
 from storage.events.alerts import Alert
 from storage.events.audit import AuditEntry
+from storage.events.audit_chain import AuditHead
 from storage.events.egress import EgressCount, EgressReport
 from storage.events.events import Event, EventCount
 from storage.events.siem_deliveries import SiemDelivery
@@ -52,6 +53,7 @@ __all__ = [
     "ApiKey",
     "Approval",
     "AuditEntry",
+    "AuditHead",
     "BaaSignature",
     "Backup",
     "BackupSettings",

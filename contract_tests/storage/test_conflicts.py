@@ -6,6 +6,7 @@ from storage import conflicts, records
 from storage.columns import Record
 
 OUR_OWN = {
+    "ix_audit_org_id_seq": "whoever gives a number holds the head of the chain",
     "ix_backups_instance_id_slot": "whoever comes second leaves the slot to the first",
     "ix_domains_verified_hostname": "the workflow that verifies one looks, and tells the domain",
     "ix_spans_open": "the database ends the one before it begins another",

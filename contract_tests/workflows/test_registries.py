@@ -30,6 +30,7 @@ from storage.access.teams import Team
 from storage.catalogue import cells
 from storage.columns import EPOCH
 from storage.data import backups
+from storage.events import audit
 from storage.identifiers import new
 from storage.instances.instances import Instance
 from storage.network.domains import Domain
@@ -98,6 +99,14 @@ def of_a_lost_one(stage: Stage) -> None:
         start(db, bring_back, instance, backup_id=backup_id)
 
 
+def of_entries(stage: Stage) -> None:
+    """Of an organization, and of none."""
+    with stage.database.write() as db:
+        for org_id in (stage.org_id, None):
+            audit.append(db, org_id, "test.done", actor_kind="system")
+    by_itself("audit.seal")(stage)
+
+
 def of_a_letter(stage: Stage) -> None:
     posted.letter(stage, Letter("a@example.com", "So", "it is"))
 
@@ -142,6 +151,7 @@ OTHERS: Final[dict[str, Callable[[Stage], None]]] = {
     "access.end_urls": by_itself("access.end_urls", cell_id="cell_fake"),
     "approvals.expire": of_an_order,
     "archiving.tell": on_instance("archiving.tell"),
+    "audit.seal": of_entries,
     "backups.create": of_a_backup("backups.create"),
     "backups.drop": of_a_backup("backups.drop"),
     "backups.expire": by_itself("backups.expire"),

@@ -11,7 +11,7 @@ from storage import rate_windows, replays
 from storage.access import account_tokens, api_keys, invites, passkeys, sessions
 from storage.data import backups, migrations, restores
 from storage.database import now
-from storage.events import alerts, audit, events
+from storage.events import alerts, audit_chain, events
 from storage.instances import approvals, changes, one_time_urls
 from storage.roles import support_grants
 
@@ -46,7 +46,7 @@ def clean(op: Operation) -> None:
     _forget(op, rate_windows.forget_idle, KEEP_IDLE_WINDOWS)
     _forget(op, one_time_urls.forget_expired, timedelta())
     _forget(op, queue.forget_finished, KEEP_FINISHED_WORK)
-    _forget(op, audit.forget_old, timedelta(days=settings.audit_kept_days))
+    _forget(op, audit_chain.forget_old, timedelta(days=settings.audit_kept_days))
     _forget(op, invites.forget_old, timedelta(days=settings.audit_kept_days))
     _forget(op, approvals.forget_old, timedelta(days=settings.audit_kept_days))
     _forget(op, support_grants.forget_old, timedelta(days=settings.audit_kept_days))

@@ -19,11 +19,11 @@ EXPORT_MAX: Final = 50_000
 PAGE: Final = 500
 COLUMNS: Final = (
     *("id", "time", "action", "actor_kind", "actor_id", "target", "request_id", "ip"),
-    "detail",
+    *("detail", "seq", "hash"),
 )
 FILTERS: Final = ("from", "to", "action", "actor_id", "target")
-# What a spreadsheet takes for the beginning of a formula.
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+# What a spreadsheet takes for the beginning of a formula; and what such a cell begins with here.
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "'")
 
 Body = dict[str, Any]
 
@@ -65,8 +65,8 @@ def _rows(chosen: AuditFilter, call: OrgCall, last: str) -> tuple[str, str | Non
 
 def _row(entry: AuditEntry) -> list[str]:
     shown = views.audit_entry(entry)
-    detail = orjson.dumps(shown["detail"], option=orjson.OPT_SORT_KEYS).decode()
-    cells = [*(shown[name] or "" for name in COLUMNS[:-1]), detail]
+    shown["detail"] = orjson.dumps(shown["detail"], option=orjson.OPT_SORT_KEYS).decode()
+    cells = [str(shown[name] or "") for name in COLUMNS]
     return [f"'{cell}" if cell.startswith(_FORMULA) else cell for cell in cells]
 
 

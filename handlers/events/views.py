@@ -22,6 +22,8 @@ def audit_entry(entry: AuditEntry) -> Json:
         "request_id": entry.request_id,
         "ip": entry.ip,
         "detail": entry.detail,
+        "seq": entry.seq,
+        "hash": entry.hash,
     }
 
 

@@ -1,24 +1,42 @@
-"""The audit log: who did what to which, written in the transaction that did it."""
+"""The audit log: who did what to which, written in the transaction that did it.
+
+Entries are numbered and chained after the commit (storage/events/audit_chain.py).
+"""
 
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import ForeignKey, Index, Select, select
+from sqlalchemy import BigInteger, ForeignKey, Index, Select, select, text
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import identifiers, pages
 from storage.columns import Json, Owned, Record, one_of
-from storage.lookups import delete_oldest
 from storage.pages import Page
 from storage.prepared import Insertion
 
 ACTOR_KINDS: Final = ("user", "api_key", "service_account", "system", "anonymous")
+_UNSEALED: Final = text("seq IS NULL")
+_SEALED: Final = text("seq IS NOT NULL")
 
 
 class AuditEntry(Owned, Record):
     __tablename__ = "audit"
-    __table_args__ = (one_of("actor_kind", ACTOR_KINDS), Index(None, "org_id", "id"))
+    __table_args__ = (
+        one_of("actor_kind", ACTOR_KINDS),
+        Index(None, "org_id", "id"),
+        Index(
+            *("ix_audit_org_id_seq", "org_id", "seq"),
+            unique=True,
+            postgresql_where=_SEALED,
+            sqlite_where=_SEALED,
+        ),
+        Index(
+            *("ix_audit_unsealed", "org_id", "id"),
+            postgresql_where=_UNSEALED,
+            sqlite_where=_UNSEALED,
+        ),
+    )
 
     id: Mapped[str] = mapped_column(primary_key=True)
     org_id: Mapped[str | None] = mapped_column(ForeignKey("organizations.id"))
@@ -29,6 +47,9 @@ class AuditEntry(Owned, Record):
     request_id: Mapped[str | None]
     ip: Mapped[str | None]
     detail: Mapped[dict[str, Any]] = mapped_column(Json, default=dict)
+    seq: Mapped[int | None] = mapped_column(BigInteger)
+    """Its number in the organization, without gaps; None until it is sealed."""
+    hash: Mapped[str | None]
 
 
 _ENTRIES: Final = Insertion(AuditEntry)
@@ -105,6 +126,7 @@ def _chosen(rows: Select[Any], org_id: str, chosen: AuditFilter) -> Select[Any]:
     return rows
 
 
-def forget_old(db: Session, before: datetime, limit: int) -> int:
-    """Delete at most `limit` of those written before that moment, oldest first; how many went."""
-    return delete_oldest(db, AuditEntry.id, "aud_", before, limit)
+def sealed_after(db: Session, org_id: str | None, seq: int, limit: int) -> list[AuditEntry]:
+    """Those that follow the number, in their order; what is not sealed yet comes later."""
+    rows = select(AuditEntry).where(AuditEntry.org_id == org_id, AuditEntry.seq > seq)
+    return list(db.scalars(rows.order_by(AuditEntry.seq).limit(limit)))

@@ -1,4 +1,4 @@
-"""The audit log is read by what was asked for, to the moment, and forgotten oldest first."""
+"""The audit log is read by what was asked for, to the moment."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -76,19 +76,6 @@ def test_all_that_is_told_of_an_entry_is_kept(database: Database, org_id: str) -
         page = audit.page(db, org_id, AuditFilter(), limit=1, after=None)
         rest = audit.page(db, org_id, AuditFilter(), limit=1, after=page.next_after)
         assert [one.id for one in (*page.items, *rest.items)] == [bare, made]
-
-
-def test_the_oldest_are_forgotten_first_and_so_many_at_once(
-    database: Database, org_id: str
-) -> None:
-    with database.write() as db:
-        now = database.now(db)
-        made = [audit.append(db, org_id, "a", actor_kind="system") for _ in range(3)]
-        assert audit.forget_old(db, now - timedelta(minutes=1), 9) == 0
-        assert audit.forget_old(db, now + timedelta(minutes=1), 2) == 2
-    assert found(database, org_id) == [made[2]]
-    with database.write() as db:
-        assert audit.forget_old(db, now + timedelta(minutes=1), 2) == 1
 
 
 def test_an_identifier_of_a_moment_comes_before_all_that_were_made_since() -> None:
