@@ -37,6 +37,7 @@ class Times:
     first_retry_s: float = 5.0
     last_retry_s: float = 300.0
     interrupted_after_s: float = 900.0
+    nothing_kept_s: float = 60.0
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,8 @@ class SiemLanes:
             delivery.batch_to = None
             found = lines.read(db, delivery)
         if found is None:
+            # What its streams have had is not kept; the next entry tells of the gap.
+            lane.due = now(db) + timedelta(seconds=self._times.nothing_kept_s)
             return None
         delivery.begin_batch(found.to)
         return Batch(

@@ -3,11 +3,11 @@
 Reports are numbered as events are. They are kept until they were sent, and a day at most.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, ForeignKey, Index, delete, select
+from sqlalchemy import BigInteger, ForeignKey, Index, delete, func, select
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
@@ -38,27 +38,38 @@ class EgressCount(Owned, Record):
     last: Mapped[int] = mapped_column(BigInteger)
 
 
-def append(
-    db: Session, org_id: str, reports: Collection[tuple[datetime, Mapping[str, Any]]]
-) -> None:
+def append(db: Session, org_id: str, reports: Sequence[tuple[datetime, Mapping[str, Any]]]) -> None:
     """Of (time, data); numbered under a lock that lasts until the commit."""
-    # SQLite writes its clause alike.
-    counting = postgresql.insert(EgressCount).values(org_id=org_id, last=len(reports))
-    counted = counting.on_conflict_do_update(
-        index_elements=[EgressCount.org_id],
-        set_={"last": EgressCount.last + counting.excluded.last},
-    )
-    last = db.execute(counted.returning(EgressCount.last)).scalar_one()
+    if not reports:
+        return
+    last = pass_over(db, org_id, len(reports))
     db.add_all(
         EgressReport(org_id=org_id, seq=seq, id=identifiers.new("evt_"), time=time, data=dict(data))
         for seq, (time, data) in enumerate(reports, last - len(reports) + 1)
     )
 
 
+def pass_over(db: Session, org_id: str, count: int) -> int:
+    """Give so many numbers, the last of which it is; whose reports are not there, is a gap."""
+    # SQLite writes its clause alike.
+    counting = postgresql.insert(EgressCount).values(org_id=org_id, last=count)
+    counted = counting.on_conflict_do_update(
+        index_elements=[EgressCount.org_id],
+        set_={"last": EgressCount.last + counting.excluded.last},
+    )
+    return int(db.execute(counted.returning(EgressCount.last)).scalar_one())
+
+
 def after(db: Session, org_id: str, seq: int, limit: int) -> list[EgressReport]:
     """Those that follow the number, in their order."""
     rows = select(EgressReport).where(EgressReport.org_id == org_id, EgressReport.seq > seq)
     return list(db.scalars(rows.order_by(EgressReport.seq).limit(limit)))
+
+
+def waiting(db: Session, org_id: str) -> int:
+    """How many of the organization's there are."""
+    rows = select(func.count()).select_from(EgressReport)
+    return db.scalars(rows.where(EgressReport.org_id == org_id)).one()
 
 
 def last(db: Session, org_id: str) -> int:

@@ -17,6 +17,7 @@ from storage.events.audit_chain import AuditHead
 from storage.events.delivery_lanes import DeliveryLane
 from storage.events.egress import EgressCount
 from storage.events.events import Event, EventCount
+from storage.instances.instances import HOSTED, Instance
 from storage.lookups import by_key
 from storage.pages import Page
 
@@ -174,6 +175,13 @@ def orgs_with_enabled(db: Session, org_ids: Collection[str]) -> set[str]:
     """Those of them that send anything to a SIEM; for a session of the service itself."""
     rows = select(SiemDelivery.org_id).where(SiemDelivery.org_id.in_(org_ids), SiemDelivery.enabled)
     return set(db.scalars(rows.distinct()))
+
+
+def cells_metered(db: Session) -> list[str]:
+    """The cells with an instance of an organization that sends anything to a SIEM."""
+    wanting = select(SiemDelivery.org_id).where(SiemDelivery.enabled)
+    rows = select(Instance.cell_id).where(Instance.org_id.in_(wanting), HOSTED).distinct()
+    return sorted(db.scalars(rows))
 
 
 def forget_sent_egress(db: Session, org_id: str) -> None:
