@@ -10,15 +10,13 @@ import orjson
 from sqlalchemy.orm import Session
 
 from control.siem import ocsf
-from control.siem.told import Told
+from control.siem.told import AUDIT, EGRESS, GAP, Told
 from storage.events import audit, egress, events
 from storage.events.audit import AuditEntry
 from storage.events.siem_deliveries import Position, SiemDelivery
 
 LINES_MAX: Final = 500
 BYTES_MAX: Final = 1 << 20
-GAP: Final = "siem_delivery.gap.v1"
-AUDIT: Final = "audit.entry.v1"
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ def _told(db: Session, delivery: SiemDelivery, until: Position | None) -> Iterab
             for each in events.after(db, org_id, at.events, scope=None, limit=LINES_MAX)
         ),
         (
-            Told("egress", each.seq, each.id, egress.KIND, each.time, org_id, each.data)
+            Told("egress", each.seq, each.id, EGRESS, each.time, org_id, each.data)
             for each in egress.after(db, org_id, at.egress, LINES_MAX)
         ),
     )

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Final
 
-from control.siem.told import Told
+from control.siem.told import AUDIT, EGRESS, Told
 
 Json = dict[str, Any]
 
@@ -104,10 +104,9 @@ INSTANCES: Final = {
 
 
 def event(told: Told) -> Json:
-    if told.stream == "egress":
+    if told.type == EGRESS:
         return _egress(told)
-    # A gap stands in the place of what was of its stream.
-    if told.stream == "audit" and "action" in told.data:
+    if told.type == AUDIT:
         return _entry(told)
     if told.type in INSTANCES:
         entity = {"uid": told.data["instance_id"], "type": "instance"}
@@ -154,9 +153,10 @@ def _user(data: Mapping[str, Any], target: str | None) -> Json:
 
 def _egress(told: Told) -> Json:
     data = told.data
-    instance = {"instance_uid": data["instance_id"], "svc_name": data["protocol"]}
+    instance = {"instance_uid": data["instance_id"]}
     members: Json = {"src_endpoint": instance, "traffic": {"bytes_out": data["bytes_out"]}}
     if data["connection_id"]:
+        instance["svc_name"] = data["protocol"]
         connection = {"uid": data["connection_id"], "direction_id": _OUTBOUND}
         members |= {"connection_info": connection, "dst_endpoint": {"ip": data["client_ip"]}}
     return _of(told, NETWORK_ACTIVITY, _TRAFFIC, **members)

@@ -2,7 +2,14 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
+
+from storage.events import egress
+
+AUDIT: Final = "audit.entry.v1"
+EGRESS: Final = egress.KIND
+GAP: Final = "siem_delivery.gap.v1"
+"""Types of what is told to a SIEM alone, beside those of events."""
 
 
 @dataclass(frozen=True)
