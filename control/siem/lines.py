@@ -79,7 +79,8 @@ def _up_to(told: Iterable[Told], until: Position | None) -> Iterator[Told]:
 
 
 def _of_entry(entry: AuditEntry) -> Told:
-    assert entry.org_id is not None and entry.seq is not None
+    assert entry.org_id is not None
+    assert entry.seq is not None
     names = ("action", "actor_kind", "actor_id", "target", "request_id", "ip", "detail", "seq")
     data = {name: getattr(entry, name) for name in (*names, "hash")}
     return Told("audit", entry.seq, entry.id, AUDIT, entry.created_at, entry.org_id, data)

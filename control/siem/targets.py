@@ -16,7 +16,7 @@ from control.webhooks import signing
 
 SECRETS: Final = ("header_value", "access_key_id", "secret_access_key")
 """Members of a target that are never shown."""
-SIGNING_SECRET: Final = "signing_secret"
+SIGNING_SECRET: Final = "signing_secret"  # noqa: S105 -- the name of a member
 BATCH: Final = "siem_delivery.batch.v1"
 """In place of the kind of an event, in the headers of a POST."""
 NDJSON: Final = "application/x-ndjson"
@@ -81,7 +81,9 @@ def check_places(target: Mapping[str, Any], reach: Reach) -> list[Violation]:
     except PlaceRefused as refused:
         return [wrong(f"target/{name}", "url", str(refused))]
     if name == "endpoint" and place.target != "/":
-        return [wrong("target/endpoint", "url", "must not have a path: the bucket follows its host")]
+        return [
+            wrong("target/endpoint", "url", "must not have a path: the bucket follows its host")
+        ]
     return []
 
 
