@@ -9,10 +9,15 @@ from contract_tests import published
 from contract_tests.api import leaks
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import DOCUMENT, migrating, watch
+from contract_tests.workflows import siem
 from contract_tests.workflows.fake_backups import ARCHIVING, COPIES
 from contract_tests.workflows.fake_migrations import checked, compared, copied, moment
 from contract_tests.workflows.known import take_turn
+from control.delivery.places import Reach
+from control.siem.lane import Sent, SiemLanes
 from storage.access import teams
+from storage.events import delivery_lanes
+from storage.events.siem_deliveries import Position
 
 Act = Callable[[House, Tenant, str], None]
 
@@ -189,6 +194,42 @@ def key_leaked(house: House, tenant: Tenant, _instance_id: str) -> None:
     object.__setattr__(house.services, "settings", before)
 
 
+def sent_to_siem(house: House, tenant: Tenant) -> str:
+    """The id of a SIEM delivery."""
+    target = {"kind": "webhook", "url": "https://siem.example.com/"}
+    made = house.post(f"{tenant.path}/audit/siem-deliveries", tenant.key, json={"target": target})
+    assert made.status_code == 201, made.text
+    return str(made.json()["id"])
+
+
+def interrupted(house: House, tenant: Tenant, _instance_id: str) -> None:
+    answered(house, sent_to_siem(house, tenant), "the target answered 503")
+
+
+def resumed(house: House, tenant: Tenant, _instance_id: str) -> None:
+    delivery_id = sent_to_siem(house, tenant)
+    answered(house, delivery_id, "the target answered 503")
+    answered(house, delivery_id, None)
+
+
+def answered(house: House, delivery_id: str, error: str | None) -> None:
+    """What came of two batches, a quarter of an hour apart."""
+    lanes = SiemLanes(house.services.sealer, Reach())
+    sent = Sent(Position(0, 0, 0), is_full=False, error=error)
+    for _ in range(2):
+        with house.database.write() as db:
+            lanes.record(db, delivery_lanes.fetch(db, delivery_id), sent)
+        house.pass_time(900)
+
+
+def sent_out(house: House, tenant: Tenant, instance_id: str) -> None:
+    sent_to_siem(house, tenant)
+    house.cell.sends_out("0a0a0a0a-1", siem.report(instance_id))
+    with house.database.write() as db:
+        take_turn(db, "egress.collect")
+    house.settle()
+
+
 CHECKED = checked(("warning", "the table has no primary key"))
 ROTATED = {"generation": 2, "overlap_until": "2030-01-01T00:00:00.000Z"}
 ACTS: dict[str, list[Act]] = {
@@ -231,6 +272,9 @@ ACTS: dict[str, list[Act]] = {
     "org.member.invited.v1": [invited],
     "org.member.removed.v1": [member_removed],
     "budget.threshold.v1": [spent],
+    "siem_delivery.interrupted.v1": [interrupted],
+    "siem_delivery.resumed.v1": [resumed],
+    "usage.egress.v1": [sent_out],
 }
 
 

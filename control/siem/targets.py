@@ -17,7 +17,7 @@ from control.webhooks import signing
 SECRETS: Final = ("header_value", "access_key_id", "secret_access_key")
 """Members of a target that are never shown."""
 SIGNING_SECRET: Final = "signing_secret"  # noqa: S105 -- the name of a member
-BATCH: Final = "siem_delivery.batch.v1"
+BATCH: Final = "siem.batch"
 """In place of the kind of an event, in the headers of a POST."""
 NDJSON: Final = "application/x-ndjson"
 _SIGNED_FOR: Final = timedelta(minutes=5)

@@ -58,7 +58,7 @@ def switch(call: OrgCall, siem_delivery: SiemDelivery, action: str) -> Body:
 def _target(call: OrgCall, target: Body) -> tuple[str, Body, dict[str, str]]:
     """Its kind, what of it is shown, and its secrets."""
     refuse(policy.check_target(target))
-    refuse(targets.check_places(target, call.services.reach))
+    refuse(targets.check_places(target, call.services.settings.reach))
     secrets = {name: target[name] for name in targets.SECRETS if name in target}
     if target["kind"] == "webhook":
         secrets[targets.SIGNING_SECRET] = signing.new_secret()

@@ -11,7 +11,6 @@ from sqlalchemy import BigInteger, ForeignKey, Index, delete, func, select
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from storage import identifiers
 from storage.columns import Json, Owned, Record
 from storage.lookups import delete_some
 
@@ -38,14 +37,16 @@ class EgressCount(Owned, Record):
     last: Mapped[int] = mapped_column(BigInteger)
 
 
-def append(db: Session, org_id: str, reports: Sequence[tuple[datetime, Mapping[str, Any]]]) -> None:
-    """Of (time, data); numbered under a lock that lasts until the commit."""
+def append(
+    db: Session, org_id: str, reports: Sequence[tuple[str, datetime, Mapping[str, Any]]]
+) -> None:
+    """Of (id, time, data); numbered under a lock that lasts until the commit."""
     if not reports:
         return
     last = pass_over(db, org_id, len(reports))
     db.add_all(
-        EgressReport(org_id=org_id, seq=seq, id=identifiers.new("evt_"), time=time, data=dict(data))
-        for seq, (time, data) in enumerate(reports, last - len(reports) + 1)
+        EgressReport(org_id=org_id, seq=seq, id=id_, time=time, data=dict(data))
+        for seq, (id_, time, data) in enumerate(reports, last - len(reports) + 1)
     )
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from tools import usage
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.md"
-_SERVICES = ("specserver", "duckdb", "gateway", "gateway_postgres", "work", "neighbour", "backups")
+_GATEWAY = ("gateway", "gateway_postgres", "egress")
+_SERVICES = ("specserver", "duckdb", *_GATEWAY, "work", "neighbour", "backups")
 ROOMS = (*_SERVICES, "migrations", "whole_way", "memory", "command_line")
 _HEAD = """\
 # Benchmarks

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from control.cells.answer_checks import Answer
 from control.work import Operation, Schedule, workflow
 from control.workflows.catalogue.cells import cell_of, left_to_the_next_turn
+from storage import identifiers
 from storage.database import Database
 from storage.events import egress, siem_deliveries
 from storage.instances import instances
@@ -44,21 +45,27 @@ def collect(op: Operation) -> None:
             found = client.collect_egress(asked, taken)
             if not found:
                 return
-            record(op.database, owners, found)
+            record(op.database, cell.id, owners, found)
             taken = [each["name"] for each in found]
         client.collect_egress(asked, taken)
 
 
-def record(database: Database, owners: Mapping[str, str], found: Sequence[Answer]) -> None:
-    """What is of another cell's instance, or of nobody who asks, is left out."""
-    reports: defaultdict[str, list[tuple[datetime, dict[str, Any]]]] = defaultdict(list)
+def record(
+    database: Database, cell_id: str, owners: Mapping[str, str], found: Sequence[Answer]
+) -> None:
+    """What is of another cell's instance, or of nobody who asks, is left out.
+
+    What is recorded again has the same ids, so that a SIEM can tell.
+    """
+    reports: defaultdict[str, list[tuple[str, datetime, dict[str, Any]]]] = defaultdict(list)
     for told in found:
         until = datetime.fromisoformat(told["until"])
-        for each in told["reports"]:
+        for number, each in enumerate(told["reports"]):
             org_id = owners.get(each["instance_id"])
             if org_id is not None:
                 span = {"since": told["since"], "until": told["until"]}
-                reports[org_id].append((until, {**each, **span}))
+                made = identifiers.derived("evt_", f"{cell_id} {told['name']} {number}")
+                reports[org_id].append((made, until, {**each, **span}))
     for org_id, some in sorted(reports.items()):
         with database.write() as db:
             room = max(KEPT_MAX - egress.waiting(db, org_id), 0)
