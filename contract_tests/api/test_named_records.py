@@ -28,6 +28,7 @@ NAMED = {
     ("audit.export", "actor_id"): "key_id",
 }
 NO_RECORDS = {
+    ("siem_deliveries.create", "access_key_id"): "of a key at the store, which is not ours",
     ("queues.delete_messages", "message_ids"): "numbers within the queue of the path",
     ("queues.archive_messages", "message_ids"): "numbers within the queue of the path",
     ("enterprise.attach", "org_id"): "needs a session: tried in access/test_enterprise.py",

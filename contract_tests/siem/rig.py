@@ -106,7 +106,9 @@ class Rig:
     def send_out(self, count: int = 1) -> None:
         data = {"instance_id": "inst_x", "connection_id": None, "bytes_out": 5, "protocol": None}
         with self.database.write() as db:
-            egress.append(db, self.org_id, [(identifiers.new("evt_"), datetime.now(UTC), data)] * count)
+            egress.append(
+                db, self.org_id, [(identifiers.new("evt_"), datetime.now(UTC), data)] * count
+            )
 
     def delivery(self, delivery_id: str) -> SiemDelivery:
         with self.database.read() as db:

@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from sqlalchemy import delete, select
@@ -52,7 +53,8 @@ def egress_left(rig: Rig) -> int:
 
 def test_posts_have_the_header_of_the_target_and_the_signature(rig: Rig) -> None:
     delivery_id = rig.deliver_to()
-    rig.until_received(*(rig.deliverer() and rig.enter()))
+    rig.deliverer()
+    rig.until_received(*rig.enter())
     (posted,) = rig.receiver.accepted
     assert posted.headers["authorization"] == "Splunk canary-token"
     assert posted.headers["content-type"] == "application/x-ndjson"
@@ -73,7 +75,7 @@ def test_an_outage_leaves_no_gap_and_changes_no_order(rig: Rig) -> None:
         rig.receiver.always = status
         refused = len(rig.receiver.refused)
         entered += rig.enter(2)
-        rig.until(lambda before=refused: len(rig.receiver.refused) > before + 1, "it goes on")
+        rig.until(partial(more_refused, rig, refused + 1), "it goes on")
     failing = rig.delivery(delivery_id)
     assert failing.status == "failing"
     assert failing.last_error == "the target answered 500"
@@ -92,6 +94,10 @@ def test_an_outage_leaves_no_gap_and_changes_no_order(rig: Rig) -> None:
     with rig.database.read() as db:
         kinds = list(db.scalars(select(Event.type).where(Event.type.in_([INTERRUPTED, RESUMED]))))
     assert kinds == [INTERRUPTED, RESUMED], "each once"
+
+
+def more_refused(rig: Rig, than: int) -> bool:
+    return len(rig.receiver.refused) > than
 
 
 def test_large_batches_are_cut_and_go_on_at_once(rig: Rig) -> None:

@@ -22,7 +22,7 @@ from control.siem.told import AUDIT
 from storage.columns import EPOCH
 from storage.events.siem_deliveries import Position
 
-KEY = {"access_key_id": "canary-key", "secret_access_key": "canary-secret"}
+KEY: dict[str, Any] = {"access_key_id": "canary-key", "secret_access_key": "canary-secret"}
 WEBHOOK = {"kind": "webhook", "url": "https://siem.example.com/in"}
 S3 = {"kind": "s3", "bucket": "audit", "region": "eu-central-1", **KEY}
 _numbers = itertools.count()

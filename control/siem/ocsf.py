@@ -126,7 +126,7 @@ def _entry(told: Told) -> Json:
         members["src_endpoint"] = {"ip": data["ip"]}
     verb = action.rpartition(".")[2]
     if action in SIGN_INS:
-        about = {"user": _user(data, target), "service": {"name": PRODUCT["name"]}}
+        about: Json = {"user": _user(data, target), "service": {"name": PRODUCT["name"]}}
         return _of(told, AUTHENTICATION, SIGN_INS[action], **about, **members)
     if action in ACCOUNTS:
         return _of(told, ACCOUNT_CHANGE, ACCOUNTS[action], user=_user(data, target), **members)
@@ -135,7 +135,7 @@ def _entry(told: Told) -> Json:
         return _of(told, ENTITY_MANAGEMENT, ENTITIES[verb], entity=entity, **members)
     activity = _READ if action.endswith(tuple(READS)) else OTHER
     members.setdefault("src_endpoint", {"svc_name": PRODUCT["name"]})
-    resources = {"resources": [{"uid": target}]} if target else {}
+    resources: Json = {"resources": [{"uid": target}]} if target else {}
     return _of(told, API_ACTIVITY, activity, api={"operation": action}, **resources, **members)
 
 

@@ -143,6 +143,6 @@ def _signed_url(batch: Batch, secrets: Mapping[str, str]) -> str:
         virtual_hosted_style_request=by_host,
         skip_signature=False,
         client_options={"allow_http": True},
-        credential_provider=lambda: key,  # type: ignore[arg-type,return-value]
+        credential_provider=lambda: key,  # type: ignore[arg-type]
     )
     return str(obstore.sign(store, "PUT", batch.object_name, _SIGNED_FOR))

@@ -59,7 +59,7 @@ def _target(call: OrgCall, target: Body) -> tuple[str, Body, dict[str, str]]:
     """Its kind, what of it is shown, and its secrets."""
     refuse(policy.check_target(target))
     refuse(targets.check_places(target, call.services.settings.reach))
-    secrets = {name: target[name] for name in targets.SECRETS if name in target}
+    secrets: dict[str, str] = {name: target[name] for name in targets.SECRETS if name in target}
     if target["kind"] == "webhook":
         secrets[targets.SIGNING_SECRET] = signing.new_secret()
         return "webhook", {"header_name": None, **_shown(target, "url", "header_name")}, secrets
