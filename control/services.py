@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # these modules name Services themselves
     from control.mail import Mailer
     from control.sealing import Sealer
     from control.settings import ControlSettings
+    from control.workflows.events.audit_publishing import KeepsRecords
     from control.workflows.network.dns import Resolver
     from control.workflows.roles.issuer_documents import Issuers
     from storage.database import Database
@@ -30,3 +31,5 @@ class Services:
     issuers: Issuers
     mailer: Mailer
     breaches: BreachedPasswords
+    audit_logs: tuple[KeepsRecords, ...] = ()
+    """Where the heads of the audit log are kept, beside the database."""

@@ -72,6 +72,8 @@ class ControlSettings:
     leak_report_keys: Mapping[str, str] = field(default_factory=dict)
     # CIDRs whose X-Forwarded-For is believed.
     trusted_proxies: tuple[str, ...] = ()
+    # Some tests count entries of the log.
+    audit_refusals: bool = True
     # Tests and --dev: a handler that forgets an audit, or publishes what it may not, raises.
     strict: bool = False
 

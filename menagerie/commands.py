@@ -11,6 +11,7 @@ import typer
 from clients.cli.output import OutputOption
 from clients.source import SHIPPED
 from menagerie import contract
+from menagerie.audit_commands import audit_verify
 from menagerie.recovery.commands import backup, recover
 from menagerie.refusals import unusable
 from menagerie.unwanted import hide
@@ -371,6 +372,7 @@ COMMANDS = (
 def register(app: typer.Typer) -> None:
     """Put the server's commands beside those of `app`, and its document at their hands."""
     SHIPPED.set(contract.shipped())
+    app.command("audit verify", rich_help_panel="Server")(audit_verify)
     for command in COMMANDS:
         shown = "Example" in (command.__doc__ or "")
         epilog = None if shown else f"Example: menagerie {command.__name__.replace('_', '-')}"

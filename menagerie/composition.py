@@ -20,7 +20,7 @@ from control.settings import ControlSettings
 from control.workflows.catalogue import cells as cell_workflows
 from control.workflows.network.dns import DnsResolver
 from control.workflows.roles.issuer_documents import HttpIssuers
-from menagerie import account_pages, contract, keys
+from menagerie import account_pages, audit_logs, contract, keys
 from menagerie.account_pages import AccountPages
 from menagerie.errors import SettingsError
 from menagerie.mail import folder_in
@@ -87,6 +87,7 @@ def build_services(settings: Settings) -> Services:
         breaches=BreachedPasswords(
             Path(settings.breached_passwords_file) if settings.breached_passwords_file else None
         ),
+        audit_logs=audit_logs.places_of(settings),
     )
 
 

@@ -26,6 +26,7 @@ from storage.data.restores import Restore
 from storage.events.alerts import Alert
 from storage.events.audit import AuditEntry
 from storage.events.audit_chain import AuditHead
+from storage.events.audit_publications import AuditPublication, PublishedHead
 from storage.events.egress import EgressCount, EgressReport
 from storage.events.events import Event, EventCount
 from storage.events.siem_deliveries import SiemDelivery
@@ -54,6 +55,7 @@ __all__ = [
     "Approval",
     "AuditEntry",
     "AuditHead",
+    "AuditPublication",
     "BaaSignature",
     "Backup",
     "BackupSettings",
@@ -81,6 +83,7 @@ __all__ = [
     "Passkey",
     "Project",
     "ProjectMember",
+    "PublishedHead",
     "RateWindow",
     "Record",
     "RecoveryCode",

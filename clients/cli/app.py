@@ -87,6 +87,9 @@ class RootGroup(Group):
             *words, _ = ALIASES[args[0]]
             args = [*words, *args[1:]]
         name = args[0]
+        of_two_words = " ".join(args[:2])
+        if of_two_words in self.commands:
+            return of_two_words, self.commands[of_two_words], args[2:]
         if name in self.commands:
             return super().resolve_command(ctx, args)
         group = None

@@ -94,6 +94,7 @@ class House:
         settings = ControlSettings(
             cursor_key=b"k" * 32,
             rate_limits=False,
+            audit_refusals=False,
             strict=True,
             stream_ttl_s=stream_ttl_s,
             # That of the document's examples, too.

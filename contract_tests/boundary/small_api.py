@@ -53,7 +53,9 @@ class SmallApi:
         **settings: Any,
     ) -> None:
         self.database = Database(url, clock_offset_s=clock_offset_s)
-        chosen = ControlSettings(cursor_key=b"k" * 32, rate_limits=False, strict=True)
+        chosen = ControlSettings(
+            cursor_key=b"k" * 32, rate_limits=False, audit_refusals=False, strict=True
+        )
         self.settings = replace(chosen, **settings)
         self.services = Services(
             database=self.database,
@@ -74,6 +76,7 @@ class SmallApi:
 
     def close(self) -> None:
         self.boundary.last_used.flush()
+        self.boundary.refusals.flush()
         self._loop.close()
         self.app.threads.stop()
         self.database.dispose()

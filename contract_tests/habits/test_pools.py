@@ -47,6 +47,7 @@ NOBODYS = {
     "cell/instances/log_followers.py": "made by cell/instances/pools.py",
     "cell/runtime/side_digest.py": "lasts as long as one copy, which has a place",
     "control/boundary/last_used.py": "a token is noted once a minute",
+    "control/boundary/refusal_log.py": "a user's refusals are entered 20 times a minute at most",
     "control/work/notifier.py": "a bell",
     "instance_services/duckdb/command.py": "of one instance, in its own process",
     "specserver/threads.py": "whoever comes here has a place of specserver/shares.py",

@@ -110,5 +110,7 @@ def test_what_they_mean() -> None:
     assert (made["class_uid"], made["activity_id"]) == (3004, 1)
     read = checked(entry("audit.export", target=None))
     assert (read["class_uid"], read["activity_id"]) == (6003, 2)
-    refused = checked(entry("instance.delete", detail={"refused": "permission_missing"}))
+    refused = checked(entry("session.create.refused"))
+    assert (refused["class_uid"], refused["activity_id"]) == (3002, 1)
     assert (refused["status_id"], refused["severity_id"]) == (2, 2)
+    assert refused["metadata"]["event_code"] == "session.create.refused"

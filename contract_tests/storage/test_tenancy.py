@@ -16,6 +16,7 @@ from storage.database import Database
 from storage.tenancy import TenancyBroken
 
 NOBODYS = {
+    "AuditPublication": "a record of the installation's log, with heads of many organizations",
     "Cell": "a machine, which organizations share",
     "OidcIssuer": "publishes keys, which hold for whoever trusts it",
     "RateWindow": "counts requests of whoever is not known yet",

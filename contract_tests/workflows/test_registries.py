@@ -115,6 +115,12 @@ def of_a_metered_instance(stage: Stage) -> None:
     by_itself("egress.collect", cell_id="cell_fake")(stage)
 
 
+def of_sealed_entries(stage: Stage) -> None:
+    of_entries(stage)
+    stage.settle()
+    by_itself("audit.publish")(stage)
+
+
 def of_a_letter(stage: Stage) -> None:
     posted.letter(stage, Letter("a@example.com", "So", "it is"))
 
@@ -159,6 +165,7 @@ OTHERS: Final[dict[str, Callable[[Stage], None]]] = {
     "access.end_urls": by_itself("access.end_urls", cell_id="cell_fake"),
     "approvals.expire": of_an_order,
     "archiving.tell": on_instance("archiving.tell"),
+    "audit.publish": of_sealed_entries,
     "audit.seal": of_entries,
     "backups.create": of_a_backup("backups.create"),
     "backups.drop": of_a_backup("backups.drop"),

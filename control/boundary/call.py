@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from control import events, work
 from control.boundary import secret_members
 from control.boundary import streamed_answers as lasting
+from control.boundary.audited_changes import Changes
 from control.boundary.authorization import lacking_for, lacking_in_team
 from control.boundary.callers import NOT_FOUND, Caller
 from control.boundary.cursors import Cursors
@@ -110,12 +111,16 @@ class Call:
         target: str | None = None,
         *,
         detail: Mapping[str, Any] | None = None,
+        changes: Changes | None = None,
         org: Organization | None = None,
     ) -> None:
         """Write what was done to the audit log, under the operation's x-audit.
 
         `detail` is for readers of the log; members that the document has secret are refused.
+        Of settings, `changes` are told with it.
         """
+        if changes is not None:
+            detail = {**(detail or {}), "changes": changes.told()}
         if self.rule.audit is None:
             raise HandlerFault(
                 f"{self.exchange.operation.id} audits, and its x-audit names nothing"
@@ -126,16 +131,17 @@ class Call:
             return
         within = org or self.org
         caller = self.caller
+        told = {**(detail or {}), **(caller.granted_by if caller else {})}
         audit.append(
             self.db,
             within.id if within else None,
             self.rule.audit,
-            actor_kind=_actor_kind(caller),
+            actor_kind=caller.actor_kind if caller else "anonymous",
             actor_id=caller.id if caller else None,
             target=target,
             request_id=self.request_id,
             ip=self.ip,
-            detail=self._without_secrets({**(detail or {}), **_granted_by(caller)}),
+            detail=self._without_secrets(told),
         )
 
     def emit(self, kind: str, data: Mapping[str, Any], instance: Instance | None = None) -> None:
@@ -278,18 +284,3 @@ class Call:
 def refuse_closed(org: Organization) -> None:
     if org.status == "closed":
         raise Conflict("the organization is closed and read-only", code="org_closed")
-
-
-def _granted_by(caller: Caller | None) -> dict[str, Any]:
-    """What let in whoever did it, where that is not who they are."""
-    if caller is None or not caller.support_grants:
-        return {}
-    return {"support_grants": list(caller.support_grants)}
-
-
-def _actor_kind(caller: Caller | None) -> str:
-    if caller is None:
-        return "anonymous"
-    if caller.key is not None and caller.key.service_account_id is not None:
-        return "service_account"
-    return "user" if caller.kind == "session" else "api_key"

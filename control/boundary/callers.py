@@ -55,6 +55,18 @@ class Caller:
         return self.key.id if self.key is not None else self.user.id
 
     @property
+    def actor_kind(self) -> str:
+        """As the audit log has it."""
+        if self.key is not None and self.key.service_account_id is not None:
+            return "service_account"
+        return "user" if self.kind == "session" else "api_key"
+
+    @property
+    def granted_by(self) -> dict[str, Any]:
+        """For the audit log: what let them in, where that is not who they are."""
+        return {"support_grants": list(self.support_grants)} if self.support_grants else {}
+
+    @property
     def credential_id(self) -> str:
         """Of the API key, or of the session: what a right that outlasts the request ends with."""
         proof = self.key or self.session

@@ -29,6 +29,7 @@ from control.boundary.event_listener import EventListener
 from control.boundary.last_used import LastUsed
 from control.boundary.probing import ProbingWatch
 from control.boundary.rates import VERDICT, Verdict
+from control.boundary.refusal_log import RefusalLog
 from control.boundary.replay import ReplayKey, Replays
 from control.boundary.rules import Rule, rule_of
 from control.boundary.unrouted import UnroutedLimit
@@ -86,6 +87,7 @@ class RequestPipeline:
         self._admission_cache = AdmissionCache()
         self._probing = ProbingWatch(services)
         self.last_used = LastUsed(services.database)
+        self.refusals = RefusalLog(services)
         self._event_listener = EventListener(services.database)
 
     def __call__(self, exchange: Exchange) -> Reply:
@@ -147,6 +149,7 @@ class RequestPipeline:
             return self._read(context)
         except Problem as problem:
             self._probing.note(exchange, problem)
+            self.refusals.note(exchange, rule, problem, ip)
             # Whoever is turned away before the limit is asked has made a request all the same.
             if VERDICT not in exchange.state:
                 # It has guessed and got nothing, so it takes nothing of what a person may guess.

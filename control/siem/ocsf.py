@@ -86,6 +86,8 @@ ENTITIES: Final = {
     "resume": 13,
 }
 """Activities of the class Entity Management, by the verb of an action that has a target."""
+REFUSED: Final = ".refused"
+"""How actions end that were tried and refused."""
 READS: Final = frozenset(
     {"console.open", "download", "dump", "export", "logs", "reveal", "source_url"}
 )
@@ -118,8 +120,9 @@ def event(told: Told) -> Json:
 
 def _entry(told: Told) -> Json:
     data = told.data
-    action, target = data["action"], data["target"]
-    refused = bool(data["detail"].get("refused"))
+    target = data["target"]
+    action = data["action"].removesuffix(REFUSED)
+    refused = action != data["action"]
     members: Json = {"actor": _actor(data), "severity": _LOW if refused else _INFORMATIONAL}
     members["status_id"] = _FAILURE if refused else _SUCCESS
     if data["ip"]:

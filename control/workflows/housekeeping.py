@@ -11,7 +11,7 @@ from storage import rate_windows, replays
 from storage.access import account_tokens, api_keys, invites, passkeys, sessions
 from storage.data import backups, migrations, restores
 from storage.database import now
-from storage.events import alerts, audit_chain, egress, events
+from storage.events import alerts, audit_chain, audit_publications, egress, events
 from storage.instances import approvals, changes, one_time_urls
 from storage.roles import support_grants
 
@@ -50,6 +50,8 @@ def clean(op: Operation) -> None:
     _forget(op, queue.forget_finished, KEEP_FINISHED_WORK)
     _forget(op, audit_chain.forget_old, timedelta(days=settings.audit_kept_days))
     _forget(op, egress.forget_old, KEEP_EGRESS)
+    _forget(op, audit_publications.forget_old_heads, timedelta(days=settings.audit_kept_days))
+    _forget(op, audit_publications.forget_old_records, timedelta(days=settings.audit_kept_days))
     _forget(op, invites.forget_old, timedelta(days=settings.audit_kept_days))
     _forget(op, approvals.forget_old, timedelta(days=settings.audit_kept_days))
     _forget(op, support_grants.forget_old, timedelta(days=settings.audit_kept_days))

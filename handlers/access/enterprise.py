@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from control.boundary import Changes
 from control.policy import enterprises as rules
 from control.policy import quotas
 from control.policy.plans import PLANS
@@ -33,8 +34,10 @@ def create(call: OwnerCall, body: Body) -> Reply:
 def update(call: OwnerCall, body: Body) -> Body:
     known = checks.parent(call)
     refuse(rules.check_terms({**views.terms(known), **body}), checks.BREAKS)
+    # All but the reference to the contract, which is any text.
+    changes = Changes.of(known, body.keys() - {"contract_reference"})
     known.change(body)
-    call.audit(target=call.org.id, detail={"terms": sorted(body)})
+    call.audit(target=call.org.id, detail={"terms": sorted(body)}, changes=changes)
     call.db.flush()
     return _shown(call, known)
 

@@ -7,6 +7,7 @@ import structlog
 
 from control.boundary import Call, authenticators, identity
 from control.boundary.authenticators import Asserted, PasskeyRefused, PasskeySite
+from control.boundary.refusal_log import name_account
 from control.mail import letters
 from control.policy import quotas
 from control.policy.violations import refuse
@@ -149,7 +150,11 @@ def _proven(call: Call, credential: Body, purpose: str, whose: str) -> Passkey:
     handle = credential["response"].get("userHandle")
     if handle != authenticators.base64url(passkey.user_id.encode()) and (handle or not whose):
         raise PasskeyRefused("it names somebody else")
-    found = _asserted(credential, challenge, site, passkey)
+    try:
+        found = _asserted(credential, challenge, site, passkey)
+    except PasskeyRefused:
+        name_account(call.exchange, passkey.user_id, "passkey")
+        raise
     _use_up(call, challenge)
     passkey.note_use(sign_count=found.sign_count, is_backed_up=found.is_backed_up, at=call.now)
     return passkey

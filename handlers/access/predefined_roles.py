@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
+from control.boundary import Changes
 from control.policy import permissions
 from control.policy.violations import refuse, wrong
 from handlers.access import reach
@@ -46,8 +47,9 @@ def _replace(call: OrgCall, scope: str, role: str, held: frozenset[str] | None) 
     others = {k: v for k, v in (call.org.role_sets or {}).items() if k != f"{scope}:{role}"}
     changed = {} if new == DEFAULTS[scope][role] else {f"{scope}:{role}": sorted(new)}
     call.org.role_sets = {**others, **changed} or None
-    told = {"was": sorted(former), "permissions": sorted(new)}
-    call.audit(target=call.org.id, detail={"role": role, "scope": scope, **told})
+    told = {"role": role, "scope": scope, "was": sorted(former), "permissions": sorted(new)}
+    changes = Changes.between({"permissions": former}, {"permissions": new})
+    call.audit(target=call.org.id, detail=told, changes=changes)
 
 
 def _refuse_unknown(scope: str, role: str) -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from control.boundary import Changes
 from control.policy import permissions, quotas
 from control.policy.plans import PLANS
 from control.policy.violations import refuse
@@ -47,13 +48,13 @@ def get(_call: OrgCall, project: Project) -> Body:
 
 
 def update(call: OrgCall, project: Project, body: Body) -> Body:
-    told = dict(body)
+    told, changes = dict(body), Changes.of(project, body)
     if body.get("team_id", project.team_id) != project.team_id:
         told["from_team_id"] = project.team_id
         _move(call, project, body["team_id"])
     for member, value in body.items():
         setattr(project, member, value)
-    call.audit(target=project.id, detail=told)
+    call.audit(target=project.id, detail=told, changes=changes)
     call.db.flush()
     return views.project(project)
 

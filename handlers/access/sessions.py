@@ -6,6 +6,7 @@ from typing import Any
 import structlog
 
 from control.boundary import Call, identity, mfa_required
+from control.boundary.refusal_log import name_account
 from handlers import paging
 from handlers.access import second_factor, views
 from handlers.calls import SessionCall, SignedIn
@@ -124,6 +125,8 @@ def _refused(call: Call, user: User | None, wrong: str) -> Unauthenticated:
     """
     user_id = user.id if user else None
     _log.warning("sign_in.refused", user_id=user_id, wrong=wrong if user else "address", ip=call.ip)
+    if user is not None:
+        name_account(call.exchange, user.id, wrong)
     return Unauthenticated(
         "the email address, the password or the code is wrong", code="sign_in_refused"
     )

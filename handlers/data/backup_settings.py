@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from control.boundary import Changes
 from control.policy import backups as rules
 from control.policy import recovery
 from control.policy.plans import PLANS
@@ -30,10 +31,11 @@ def update(call: OrgCall, instance: Instance, body: Body) -> Body:
     refuse([*rules.check_overrides(plan, body), *wrong], several)
     copies.check_target(call.db, instance, body.get("copy_target"))
     chosen = backup_settings.of_instance(call.db, instance)
+    changes = Changes.of(chosen, body)
     chosen.change(body, call.caller.id, call.now)
     call.db.add(chosen)
     call.db.flush()
-    call.audit(target=instance.id, detail=body)
+    call.audit(target=instance.id, detail=body, changes=changes)
     for member in body.keys() & _TOLD.keys():
         call.start(_TOLD[member], instance, lane=lane(_TOLD[member], instance.id))
     return views.settings(call, instance, chosen)

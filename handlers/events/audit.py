@@ -8,22 +8,17 @@ from typing import Any, Final
 
 import orjson
 
+from control.events import audit_csv
 from handlers import instants, paging
 from handlers.calls import OrgCall
 from handlers.events import views
 from specserver import Invalid, Reply
-from storage.events import audit
+from storage.events import audit, audit_publications
 from storage.events.audit import AuditEntry, AuditFilter
 
 EXPORT_MAX: Final = 50_000
 PAGE: Final = 500
-COLUMNS: Final = (
-    *("id", "time", "action", "actor_kind", "actor_id", "target", "request_id", "ip"),
-    *("detail", "seq", "hash"),
-)
 FILTERS: Final = ("from", "to", "action", "actor_id", "target")
-# What a spreadsheet takes for the beginning of a formula; and what such a cell begins with here.
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "'")
 
 Body = dict[str, Any]
 
@@ -43,6 +38,12 @@ def export(call: OrgCall, **filters: str) -> Reply:
     return call.streamed(partial(_rows, chosen), "", "text/csv; charset=utf-8", "audit.csv")
 
 
+def heads(call: OrgCall, limit: int, cursor: str | None = None) -> Body:
+    after = paging.after(call, cursor)
+    found = audit_publications.page(call.db, call.org.id, limit=limit, after=after)
+    return paging.page(call, found, views.published_head)
+
+
 def _chosen(filters: dict[str, str]) -> AuditFilter:
     since, until = (
         instants.read(filters[name], parameter=name) if name in filters else None
@@ -58,7 +59,7 @@ def _rows(chosen: AuditFilter, call: OrgCall, last: str) -> tuple[str, str | Non
     text = io.StringIO()
     rows = csv.writer(text)
     if not last:
-        rows.writerow(COLUMNS)
+        rows.writerow(audit_csv.COLUMNS)
     rows.writerows(_row(entry) for entry in found.items)
     return text.getvalue(), found.next_after
 
@@ -66,8 +67,7 @@ def _rows(chosen: AuditFilter, call: OrgCall, last: str) -> tuple[str, str | Non
 def _row(entry: AuditEntry) -> list[str]:
     shown = views.audit_entry(entry)
     shown["detail"] = orjson.dumps(shown["detail"], option=orjson.OPT_SORT_KEYS).decode()
-    cells = [str(shown[name] or "") for name in COLUMNS]
-    return [f"'{cell}" if cell.startswith(_FORMULA) else cell for cell in cells]
+    return [audit_csv.escaped(str(shown[name] or "")) for name in audit_csv.COLUMNS]
 
 
 def _check_size(call: OrgCall, chosen: AuditFilter) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 from handlers.instants import timestamp, timestamp_or_none
 from storage.events.alerts import Alert
 from storage.events.audit import AuditEntry
+from storage.events.audit_publications import PublishedHead
 from storage.events.events import Event
 from storage.events.siem_deliveries import SiemDelivery
 
@@ -24,6 +25,18 @@ def audit_entry(entry: AuditEntry) -> Json:
         "detail": entry.detail,
         "seq": entry.seq,
         "hash": entry.hash,
+    }
+
+
+def published_head(head: PublishedHead) -> Json:
+    return {
+        "id": head.id,
+        "chain": head.chain,
+        "seq": head.seq,
+        "hash": head.hash,
+        "time": timestamp(head.published_at),
+        "signature": head.signature,
+        "public_key": head.public_key,
     }
 
 

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from control import ordering
+from control.boundary import Changes
 from control.policy import backups as rules
 from control.policy.violations import refuse
 from control.workflows.instances import erasure, lifecycle, resizing, resuming
@@ -120,8 +121,10 @@ def update(call: OrgCall, instance: Instance, body: Body, if_match: str | None =
     ordering.check_alteration(call.requester, instance, body)
     needing_approval.check_growth(call, instance, body)
     wanted = {_KINDS[column]: value for column, value in body.items()}
+    was = {column: getattr(instance, column) for column in body}
     ordered = changes.order(call.db, instance, wanted, requested_by=call.caller.id, now=call.now)
-    call.audit(target=instance.id, detail=body)
+    changed = Changes.between(was, body)
+    call.audit(target=instance.id, detail=body, changes=changed)
     if all(change.status == "applied" for change in ordered):
         return preconditions.tagged(Reply.ok(views.instance(instance)))
     migrations.check_none(call.db, instance, "change")

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from control.boundary import Changes
 from control.policy import networks as rules
 from control.policy.violations import Violation, refuse
 from control.workflows.network.networks import apply_network
@@ -26,11 +27,13 @@ def replace(call: OrgCall, instance: Instance, body: Body, if_match: str | None 
     network = networks.of_instance(call.db, instance)
     _check_unchanged(network, if_match)
     wanted = _checked(call, body)
+    changes = Changes(lambda: views.audited({name: getattr(network, name) for name in wanted}))
     network.replace(wanted, call.caller.id)
     call.db.add(network)
     call.db.flush()
     opened = rules.is_open(network.allow_cidrs)
-    call.audit(target=instance.id, detail={**views.audited(wanted), "open_to_the_world": opened})
+    told = {**views.audited(wanted), "open_to_the_world": opened}
+    call.audit(target=instance.id, detail=told, changes=changes)
     call.start(apply_network, instance)
     return _answer(network, instance)
 

@@ -91,7 +91,10 @@ def test_an_owner_makes_an_organization_a_parent_with_terms(house: House, owner:
     assert changed.json()["terms"] == {**TERMS, "ends_on": None, "contract_reference": "MSA-2"}
     entry = last_audit(house, tenant)
     assert entry.action == "enterprise.update"
-    assert entry.detail == {"terms": ["contract_reference", "ends_on"]}
+    assert entry.detail == {
+        "terms": ["contract_reference", "ends_on"],
+        "changes": {"ends_on": {"from": TERMS["ends_on"], "to": None}},
+    }
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def test_a_new_role_holds_from_the_next_request_on_and_is_audited(
     (entry,) = entries(house, tenant, "member.update")
     assert (entry["target"], entry["detail"]) == (
         person.id,
-        {"role": "developer", "was": "auditor"},
+        {"role": "developer", "changes": {"role": {"from": "auditor", "to": "developer"}}},
     )
 
 

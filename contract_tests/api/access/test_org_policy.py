@@ -51,11 +51,11 @@ def test_an_owner_says_what_the_organization_asks(house: House, tenant: Tenant) 
     assert entry["detail"] == {
         **asked,
         "allowed_email_domains": 1,
-        "was": {
-            "name": "Org",
-            "session_max_age_s": None,
-            "api_key_max_age_s": None,
-            "allowed_email_domains": None,
+        "changes": {
+            "name": {"from": "Org", "to": "Strict"},
+            "session_max_age_s": {"from": None, "to": 43200},
+            "api_key_max_age_s": {"from": None, "to": 7776000},
+            "allowed_email_domains": {"from": None, "to": 1},
         },
     }
     nothing: dict[str, Any] = dict.fromkeys(

@@ -66,7 +66,8 @@ def test_a_member_is_put_in_given_another_role_and_taken_out(
     shown = answer.json()
     told = {"user_id": person.id, "email": person.email, "name": "member", "role": "operator"}
     assert shown == {**told, "created_at": shown["created_at"]}
-    detail = {"user_id": person.id, "role": "operator"}
+    changes = {"in_team": {"from": False, "to": True}, "role": {"from": None, "to": "operator"}}
+    detail: dict[str, Any] = {"user_id": person.id, "role": "operator", "changes": changes}
     assert last_audited(house, tenant) == ("team.member.set", team_id, detail)
     assert "instances:write" in house.get(mine, person.session).json()["permissions"]
 
@@ -209,7 +210,9 @@ def test_all_are_in_everyone_but_those_who_were_taken_out(
 
     answer = put(house, path, tenant.key, person, "viewer")
     assert (answer.status_code, answer.json()["role"]) == (200, None)
-    assert last_audited(house, tenant)[2] == {"user_id": person.id, "role": None}
+    changes = {"in_team": {"from": False, "to": True}}
+    told = {"user_id": person.id, "role": None, "changes": changes}
+    assert last_audited(house, tenant)[2] == told
     assert members(path)[person.id] is None
     assert sees_everyones(house, tenant, person)
     made = house.post(f"{tenant.path}/projects", person.session, json={"name": "By role"})

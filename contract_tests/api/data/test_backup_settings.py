@@ -67,7 +67,12 @@ def test_what_is_chosen_stays_until_it_is_taken_back(house: House) -> None:
     assert next_ <= house.now() + timedelta(hours=1)
     assert found["updated_by"] == tenant.key_id
     log = house.get(f"{tenant.path}/audit?action=backup_settings.update", tenant.key).json()
+    changes = log["items"][0]["detail"].pop("changes")
     assert log["items"][0]["detail"] == {"retention_days": 9, "window_start": None}
+    assert changes == {
+        "retention_days": {"from": None, "to": 9},
+        "window_start": {"from": "23:15", "to": None},
+    }
     house.change_org(tenant.org_id, plan="solo")
     capped = house.get(path(tenant, instance_id), tenant.key).json()
     assert (capped["overrides"], capped["effective"]["frequency"]) == (found["overrides"], "daily")

@@ -3,8 +3,10 @@
 import csv
 import http.client
 import io
+import json
 import time
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,11 +16,19 @@ from contract_tests.api.harness import House, Tenant
 from contract_tests.api.oracle import OracleError
 from contract_tests.api.rows import is_problem
 from contract_tests.api.streams import served
+from control.events.audit_csv import COLUMNS
+from control.work import Operation
+from control.workflows.events import audit_publishing, audit_sealing
 from handlers.events import audit as handler
+from menagerie import audit_verify
+from menagerie.errors import SettingsError
 from storage import identifiers
 from storage.access.projects import Project
 from storage.errors import StorageUnavailable
 from storage.events import audit
+from storage.work import Work
+
+BROKEN = ",".join(COLUMNS) + "\r\naud_1,yesterday,a,user,,,,,{},1,00\r\n"
 
 
 def log_of(tenant: Tenant) -> str:
@@ -36,6 +46,14 @@ def write(house: House, tenant: Tenant, count: int, **values: Any) -> None:
             audit.append(db, tenant.org_id, "instance.pause", **given)
     # An export ends before the moment at which it is asked for, in milliseconds.
     time.sleep(0.002)
+
+
+def seal_and_publish(house: House) -> None:
+    """As the worker does."""
+    for workflow in (audit_sealing.seal, audit_publishing.publish):
+        work = Work(seq=1, lease=1, operation="op_1", kind=workflow.kind, lane="a", steps={})
+        work.args, work.attempts = {}, 0
+        workflow.run(Operation(work, house.services))
 
 
 def rows(text: str) -> list[dict[str, str]]:
@@ -98,7 +116,7 @@ def test_all_of_it_is_exported_over_several_pages(house: House) -> None:
     assert answer.headers["content-disposition"] == 'attachment; filename="audit.csv"'
     assert "content-length" not in answer.headers
     found = rows(answer.text)
-    assert tuple(found[0]) == handler.COLUMNS
+    assert tuple(found[0]) == COLUMNS
     assert [one["detail"] for one in found] == [f'{{"number":{n}}}' for n in (4, 3, 2, 1, 0)]
     assert "canary-91d" not in answer.text
     is_problem(house.get(export_of(other), tenant.key), 404)
@@ -170,6 +188,63 @@ def test_what_only_reads_cannot_write_unnoticed(
     monkeypatch.setattr(handler, "_check_size", writes)
     with pytest.raises(OracleError, match="500"):
         house.get(export_of(tenant), tenant.key)
+
+
+def test_published_heads_are_listed_with_signatures_that_anybody_can_check(
+    make_house: MakeHouse, tmp_path: Path
+) -> None:
+    house = make_house()
+    tenant, other = house.tenant(), house.tenant()
+    for at in (tenant, other, tenant):
+        write(house, at, 2, target="'=1+1", detail={"text": "-\u00e9\n,\"'", "none": None})
+        seal_and_publish(house)
+    answer = house.get(f"{log_of(tenant)}/heads", tenant.key)
+    newest, first = answer.json()["items"]
+    assert (first["seq"], newest["seq"], newest["chain"]) == (2, 4, tenant.org_id)
+    shown = house.get(log_of(tenant), tenant.key).json()["items"]
+    assert [one["seq"] for one in shown] == [4, 3, 2, 1]
+    assert [one["hash"] for one in shown[::2]] == [newest["hash"], first["hash"]]
+    for number in (0, 1):
+        (tmp_path / f"{number}.csv").write_text(house.get(export_of(tenant), tenant.key).text)
+    (tmp_path / "heads.json").write_bytes(answer.content)
+    files = [tmp_path / "0.csv", tmp_path / "1.csv"]
+    found = audit_verify.export(files, tenant.org_id, tmp_path / "heads.json")
+    assert (found.findings, found.entries, found.heads) == ([], 4, 2)
+    is_problem(house.get(f"{log_of(other)}/heads", tenant.key), 404)
+
+
+def test_a_changed_export_is_found(make_house: MakeHouse, tmp_path: Path) -> None:
+    house = make_house()
+    tenant = house.tenant()
+    write(house, tenant, 3)
+    seal_and_publish(house)
+    heads, file = tmp_path / "heads.json", tmp_path / "audit.csv"
+    page = house.get(f"{log_of(tenant)}/heads", tenant.key)
+    heads.write_bytes(page.content)
+    header, third, second, first = house.get(export_of(tenant), tenant.key).text.splitlines()
+
+    def found(*lines: str) -> str:
+        file.write_text("\r\n".join([header, *lines, ""]))
+        return "\n".join(audit_verify.export([file], tenant.org_id, heads).findings)
+
+    assert found(third, second, first) == found(first, second, third) == ""
+    for was, becomes in (("instance.pause", "instance.resume"), ('""number"":1', '""number"":7')):
+        assert was in second
+        assert "entry 2 (aud_" in found(third, second.replace(was, becomes), first)
+    assert "entry 2 is missing" in found(third, first)
+    assert "entry 3 was published" in found(second, first)
+    assert "is there twice" in found(third, second, first, second.replace("system", "user"))
+    forged = page.json()
+    forged["items"][0]["hash"] = "0" * 64
+    heads.write_text(json.dumps(forged))
+    assert "the signature of the head at entry 3" in found(third, second, first)
+
+
+@pytest.mark.parametrize("content", ["", "id,time\r\n", "id\x00", "\xff", BROKEN])
+def test_what_is_no_export_is_refused_with_the_reason(tmp_path: Path, content: str) -> None:
+    (tmp_path / "audit.csv").write_bytes(content.encode("latin-1"))
+    with pytest.raises(SettingsError, match=r"audit\.csv"):
+        audit_verify.export([tmp_path / "audit.csv"], "org_1", None)
 
 
 @pytest.fixture

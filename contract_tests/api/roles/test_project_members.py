@@ -45,7 +45,8 @@ def test_a_role_in_a_project_shows_it_and_its_instances_and_no_others(
     put(house, tenant, ada, "developer")
     assert house.post(pause, ada.session).status_code == 202
     (entry, _) = entries(house, tenant, "project_member.set")
-    assert entry["detail"] == {"user_id": ada.id, "role": "developer"}
+    changes = {"role": {"from": "viewer", "to": "developer"}}
+    assert entry["detail"] == {"user_id": ada.id, "role": "developer", "changes": changes}
 
 
 def test_it_follows_the_project_into_another_team(house: House, tenant: Tenant) -> None:

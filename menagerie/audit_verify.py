@@ -1,0 +1,226 @@
+"""`menagerie audit verify`: the audit log checked offline, in the database or in an export."""
+
+import csv
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from control.events import audit_csv, audit_log_check, audit_records
+from control.events.audit_checks import ChainCheck, KnownHead, signed
+from control.events.audit_log_check import CheckedLog
+from menagerie import keys
+from menagerie.audit_logs import FOLDER, lines_in
+from menagerie.errors import SettingsError
+from menagerie.settings import load
+from storage.database import Database, now
+from storage.events import audit, audit_chain, audit_publications
+from storage.events.audit import AuditEntry
+from storage.events.audit_chain import NOTHING, AuditHead
+
+_PAGE: Final = 1_000
+_BEFORE_ALL: Final = -(2**62)
+
+
+@dataclass
+class Verified:
+    """What was looked at, and what is wrong with it."""
+
+    findings: list[str] = field(default_factory=list)
+    entries: int = 0
+    chains: int = 0
+    unsealed: int = 0
+    heads: int = 0
+    records: int | None = None
+    """Of the log of published heads; None where it was not looked at."""
+
+    def add(self, check: ChainCheck) -> None:
+        self.findings += check.findings
+        self.entries += check.entries
+        self.heads += check.compared
+        self.chains += 1
+
+    def text(self) -> str:
+        """For a person."""
+        lines = [*self.findings, _counted(self.entries, "entry", "entries") + f" in {self.chains}"]
+        lines[-1] += f" {'log' if self.chains == 1 else 'logs'} checked"
+        lines[-1] += f", {_counted(self.heads, 'published head', 'published heads')} compared"
+        if self.records is not None:
+            lines[-1] += f", {_counted(self.records, 'record', 'records')} of the log checked"
+        if self.unsealed:
+            lines.append(
+                f"{_counted(self.unsealed, 'entry has', 'entries have')} no number yet: checked"
+                " once they have one, within seconds while a worker runs"
+            )
+        wrong = _counted(len(self.findings), "finding", "findings")
+        return "\n".join([*lines, f"{wrong}, see above" if self.findings else "all of it is right"])
+
+
+def database(
+    checked: Database, org_id: str | None, log: Path | None, public_key: str, kept_days: int
+) -> Verified:
+    """All logs, or that of one organization; `log` is the file or folder of published heads."""
+    found = Verified()
+    with _at_one_moment(checked) as db:
+        records = None if log is None else _log(db, log, public_key, found)
+        names = [org_id] if org_id else _chains(db, () if records is None else records.heads)
+        for chain in names:
+            _check_chain(db, found, chain, records)
+            if records is not None:
+                _look_for_early_removal(db, found, records.heads.get(chain, ()), kept_days, chain)
+    return found
+
+
+def export(files: Collection[Path], org_id: str, heads: Path | None) -> Verified:
+    """Files of `audit export` that follow each other, and the heads that an owner kept."""
+    found = Verified()
+    rows = _rows(files, org_id)
+    numbered = [row for row in rows if row["seq"] is not None]
+    found.unsealed = len(rows) - len(numbered)
+    if not numbered:
+        raise SettingsError("the export has no entry with a number")
+    begin = min(row["seq"] for row in numbered)
+    known = [] if heads is None else _known(heads, org_id, found)
+    check = ChainCheck(org_id, begin, NOTHING if begin == 1 else None, known)
+    for row in sorted(numbered, key=lambda each: each["seq"]):
+        check.take(row, row["hash"])
+    check.end_at_last()
+    found.add(check)
+    return found
+
+
+@contextmanager
+def _at_one_moment(checked: Database) -> Iterator[Session]:
+    """The service may be running, and may seal and forget entries meanwhile."""
+    with checked.read() as db:
+        if checked.dialect == "postgresql":
+            db.connection(execution_options={"isolation_level": "REPEATABLE READ"})
+        yield db
+
+
+def _log(db: Session, path: Path, public_key: str, found: Verified) -> CheckedLog:
+    try:
+        records = audit_log_check.check(lines_in(path), str(path), public_key)
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
+    published = {each.number: each.hash for each in audit_publications.newest_first(db)}
+    audit_log_check.compare(records, published)
+    found.findings += records.findings
+    found.records = records.records
+    return records
+
+
+def _chains(db: Session, published: Iterable[str]) -> list[str]:
+    heads = db.scalars(select(AuditHead.chain))
+    with_entries = db.scalars(
+        select(AuditEntry.org_id).where(AuditEntry.seq.is_not(None)).distinct()
+    )
+    return sorted({*heads, *(audit_chain.chain_of(each) for each in with_entries), *published})
+
+
+def _check_chain(db: Session, found: Verified, chain: str, log: CheckedLog | None) -> None:
+    org_id = None if chain == audit_chain.WITHOUT_ORG else chain
+    head = db.get(AuditHead, chain)
+    begin, before = (1, NOTHING) if head is None else (head.kept_from, head.hash_before)
+    check = ChainCheck(chain, begin, before, _published(db, found, chain, log))
+    after = _BEFORE_ALL
+    while entries := audit.sealed_after(db, org_id, after, _PAGE):
+        for entry in entries:
+            check.take(audit_chain.members_of(entry), entry.hash)
+        after = entries[-1].seq or 0
+        db.expunge_all()
+    if head is not None:
+        check.end(head.seq, head.hash)
+    elif check.entries:
+        check.say("the head is missing: it was removed")
+    rows = select(func.count()).select_from(AuditEntry).where(AuditEntry.org_id == org_id)
+    found.unsealed += db.scalar(rows.where(AuditEntry.seq.is_(None))) or 0
+    found.add(check)
+
+
+def _published(db: Session, found: Verified, chain: str, log: CheckedLog | None) -> list[KnownHead]:
+    """Of the database, whose signatures are looked at; and of the log, whose records are signed."""
+    heads = [
+        {
+            **{name: getattr(each, name) for name in ("chain", "seq", "hash", "signature")},
+            "time": audit_chain.written(each.published_at),
+            "public_key": each.public_key,
+        }
+        for each in audit_publications.of_chain(db, chain)
+    ]
+    known = signed(heads, "in the database", found.findings)
+    return known if log is None else [*known, *log.heads.get(chain, ())]
+
+
+def _look_for_early_removal(
+    db: Session, found: Verified, heads: Iterable[KnownHead], kept_days: int, chain: str
+) -> None:
+    """An entry that came after a published head is younger than that."""
+    head = db.get(AuditHead, chain)
+    oldest = audit_chain.written(now(db) - timedelta(days=kept_days - 1))
+    ordered = sorted(heads, key=lambda each: each.seq)
+    for before, each in pairwise(ordered):
+        if head is not None and each.seq < head.kept_from and before.time > oldest:
+            found.findings.append(
+                f"{chain}: entries up to {each.seq} were removed before their {kept_days} days"
+                " were over"
+            )
+            return
+
+
+def _rows(files: Iterable[Path], org_id: str) -> list[dict[str, Any]]:
+    # What two files have is there once, unless it differs.
+    found: dict[str, dict[str, Any]] = {}
+    for path in files:
+        try:
+            with path.open(encoding="utf-8", newline="") as opened:
+                reader = csv.DictReader(opened)
+                if not set(audit_csv.COLUMNS).issubset(reader.fieldnames or ()):
+                    raise SettingsError(f"{path} is no export of the audit log with seq and hash")
+                rows = [_members(row, org_id) for row in reader]
+        except (OSError, ValueError, csv.Error) as error:
+            raise SettingsError(f"{path} cannot be read: {error}") from error
+        found.update({orjson.dumps(row).decode(): row for row in rows})
+    return list(found.values())
+
+
+def _members(row: dict[str, str], org_id: str) -> dict[str, Any]:
+    given = {name: audit_csv.unescaped(row[name] or "") for name in audit_csv.COLUMNS}
+    datetime.fromisoformat(given["time"])
+    seq = int(given["seq"]) if given["seq"] else None
+    return {**given, "detail": orjson.loads(given["detail"]), "seq": seq, "org_id": org_id}
+
+
+def _known(path: Path, org_id: str, found: Verified) -> list[KnownHead]:
+    """As `audit heads` shows them, one page or several."""
+    try:
+        told = orjson.loads(path.read_bytes())
+        items = told["items"] if isinstance(told, dict) else told
+        own = [each for each in items if each["chain"] == org_id]
+        return signed(own, str(path), found.findings)
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise SettingsError(f"{path} is no list of published heads: {error}") from error
+
+
+def _counted(number: int, one: str, several: str) -> str:
+    return f"{number:,} {one if number == 1 else several}"
+
+
+def of_installation(home: Path | None, org_id: str | None, log: Path | None) -> Verified:
+    """Of the database and the log that the settings name. Raises SettingsError."""
+    settings = load(home=home)
+    folder = settings.root / FOLDER
+    place = log or (folder if folder.is_dir() else None)
+    if not (settings.root / "keys" / "signing.key").exists():
+        raise SettingsError(
+            f"{settings.root} is not the home of an installation: pass it with --home"
+        )
+    key = audit_records.encoded(keys.public_key(settings.root))
+    return database(Database(settings.database), org_id, place, key, settings.audit_kept_days)
