@@ -25,7 +25,10 @@ from storage.data.recovery_windows import RecoveryWindow
 from storage.data.restores import Restore
 from storage.events.alerts import Alert
 from storage.events.audit import AuditEntry
+from storage.events.delivery_lanes import DeliveryLane
 from storage.events.events import Event, EventCount
+from storage.events.webhook_deliveries import WebhookDelivery
+from storage.events.webhook_endpoints import WebhookEndpoint
 from storage.instances.approvals import Approval
 from storage.instances.changes import Change
 from storage.instances.instances import Instance
@@ -59,6 +62,7 @@ __all__ = [
     "Change",
     "CopyStatus",
     "CustomRole",
+    "DeliveryLane",
     "Domain",
     "EnterpriseOrg",
     "Event",
@@ -90,6 +94,8 @@ __all__ = [
     "UsedChallenge",
     "User",
     "UserSession",
+    "WebhookDelivery",
+    "WebhookEndpoint",
     "Work",
     "WorkloadIdentity",
 ]

@@ -1,11 +1,10 @@
-"""Entries of the audit log and events as the JSON that openapi.yaml describes."""
+"""Entries of the audit log, alerts and webhooks as the JSON that openapi.yaml describes."""
 
 from typing import Any
 
 from handlers.instants import timestamp, timestamp_or_none
 from storage.events.alerts import Alert
 from storage.events.audit import AuditEntry
-from storage.events.events import Event
 
 Json = dict[str, Any]
 
@@ -41,15 +40,4 @@ def alert(record: Alert) -> Json:
         "acknowledged": record.acknowledged_at is not None,
         "acknowledged_at": timestamp_or_none(record.acknowledged_at),
         "acknowledged_by": record.acknowledged_by,
-    }
-
-
-def event(told: Event) -> Json:
-    """The envelope in which every event is sent."""
-    return {
-        "id": told.id,
-        "type": told.type,
-        "time": timestamp(told.time),
-        "org_id": told.org_id,
-        "data": told.data,
     }
