@@ -61,6 +61,10 @@ def build_services(settings: Settings) -> Services:
         stream_ttl_s=settings.stream_ttl_s,
         audit_kept_days=settings.audit_kept_days,
         events_kept_days=settings.events_kept_days,
+        webhook_insecure_localhost=settings.webhook_insecure_localhost,
+        webhook_allowed_networks=settings.webhook_allowed_networks,
+        webhook_disabled_after_days=settings.webhook_disabled_after_days,
+        webhook_deliveries_kept_days=settings.webhook_deliveries_kept_days,
         idle_pause_s=settings.idle_pause_s,
         rotation_overlap_s=settings.rotation_overlap_s,
         overcommit=Overcommit(

@@ -13,11 +13,12 @@ from sqlalchemy.orm import Session
 from control import events
 from control.delivery import backoff
 from control.delivery.guarded import Answer, GuardedClient
+from control.delivery.lanes import SLOW_MS
 from control.delivery.places import PlaceRefused, Reach
+from control.events.envelope import timestamp
 from control.sealing import Sealer, SealError
 from control.siem import lines, targets
 from control.siem.targets import Batch, Request
-from control.siem.told import written
 from storage.database import now
 from storage.events import siem_deliveries
 from storage.events.delivery_lanes import DeliveryLane
@@ -25,7 +26,6 @@ from storage.events.siem_deliveries import Position, SiemDelivery
 
 INTERRUPTED: Final = "siem_delivery.interrupted.v1"
 RESUMED: Final = "siem_delivery.resumed.v1"
-_SLOW_MS: Final = 2_000
 _log = structlog.get_logger("siem")
 
 
@@ -100,7 +100,7 @@ class SiemLanes:
             return Sent(to, is_full, "its secrets cannot be opened by this installation")
         headers = request.signed(batch.id, int(time.time()))
         answer = await client.send(request.method, request.place, request.content, headers)
-        slow = answer.duration_ms > _SLOW_MS
+        slow = answer.duration_ms > SLOW_MS
         error = _error(request, answer)
         return Sent(to, is_full, error, slow, answer.retry_after if error else None)
 
@@ -157,7 +157,7 @@ class SiemLanes:
 
 
 def _about(delivery: SiemDelivery, since: datetime) -> dict[str, Any]:
-    return {"delivery_id": delivery.id, "target_kind": delivery.kind, "since": written(since)}
+    return {"delivery_id": delivery.id, "target_kind": delivery.kind, "since": timestamp(since)}
 
 
 def _error(request: Request, answer: Answer) -> str | None:

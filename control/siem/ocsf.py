@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Final
 
+from control.events.envelope import timestamp
 from control.siem.told import AUDIT, EGRESS, Told
 
 Json = dict[str, Any]
@@ -176,7 +177,7 @@ def _of(
         "uid": told.id,
         "event_code": name,
         "log_name": told.stream,
-        "original_time": told.written_time,
+        "original_time": timestamp(told.time),
         "sequence": told.seq,
         "tenant_uid": told.org_id,
     }

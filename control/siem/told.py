@@ -1,9 +1,10 @@
 """One thing that is told to a SIEM, whichever of the streams it is from."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
+from control.events.envelope import timestamp
 from storage.events import egress
 
 AUDIT: Final = "audit.entry.v1"
@@ -30,17 +31,7 @@ class Told:
         return {
             "id": self.id,
             "type": self.type,
-            "time": self.written_time,
+            "time": timestamp(self.time),
             "org_id": self.org_id,
             "data": self.data,
         }
-
-    @property
-    def written_time(self) -> str:
-        return written(self.time)
-
-
-def written(moment: datetime) -> str:
-    """As every document of ours has a moment: UTC, in milliseconds."""
-    text = moment.astimezone(UTC).isoformat(timespec="milliseconds")
-    return text.removesuffix("+00:00") + "Z"

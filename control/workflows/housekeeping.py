@@ -11,7 +11,14 @@ from storage import rate_windows, replays
 from storage.access import account_tokens, api_keys, invites, passkeys, sessions
 from storage.data import backups, migrations, restores
 from storage.database import now
-from storage.events import alerts, audit_chain, audit_publications, egress, events
+from storage.events import (
+    alerts,
+    audit_chain,
+    audit_publications,
+    egress,
+    events,
+    webhook_deliveries,
+)
 from storage.instances import approvals, changes, one_time_urls
 from storage.roles import support_grants
 
@@ -61,6 +68,9 @@ def clean(op: Operation) -> None:
     _forget(op, restores.forget_old, timedelta(days=settings.audit_kept_days))
     _forget(op, backups.forget_old, KEEP_REMOVED_BACKUPS)
     _forget(op, events.forget_old, timedelta(days=settings.events_kept_days))
+    kept = timedelta(days=settings.webhook_deliveries_kept_days)
+    _forget(op, webhook_deliveries.forget_old, kept)
+    _in_batches(op, lambda db: webhook_deliveries.forget_orphans(db, _AT_ONCE))
 
 
 def _forget(

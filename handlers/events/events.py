@@ -5,8 +5,8 @@ from typing import Final
 
 import orjson
 
+from control.events.envelope import envelope
 from handlers.calls import OrgCall
-from handlers.events import views
 from specserver import Invalid, Reply
 from storage.events import events
 from storage.events.events import Event
@@ -54,4 +54,4 @@ def _following(instance_id: str | None, call: OrgCall, seq: int) -> tuple[str, i
 
 
 def _sent(event: Event) -> str:
-    return f"id: {event.id}\ndata: {orjson.dumps(views.event(event)).decode()}\n\n"
+    return f"id: {event.id}\ndata: {orjson.dumps(envelope(event)).decode()}\n\n"

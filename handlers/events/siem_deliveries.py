@@ -6,7 +6,7 @@ from typing import Any
 from control.policy import siem as policy
 from control.policy.violations import refuse
 from control.siem import targets
-from control.webhooks import signing
+from control.webhooks import sending, signing
 from handlers import instants, paging
 from handlers.calls import OrgCall
 from handlers.events import views
@@ -58,7 +58,7 @@ def switch(call: OrgCall, siem_delivery: SiemDelivery, action: str) -> Body:
 def _target(call: OrgCall, target: Body) -> tuple[str, Body, dict[str, str]]:
     """Its kind, what of it is shown, and its secrets."""
     refuse(policy.check_target(target))
-    refuse(targets.check_places(target, call.services.settings.reach))
+    refuse(targets.check_places(target, sending.reach_of(call.services)))
     secrets: dict[str, str] = {name: target[name] for name in targets.SECRETS if name in target}
     if target["kind"] == "webhook":
         secrets[targets.SIGNING_SECRET] = signing.new_secret()

@@ -1,4 +1,4 @@
-"""Entries of the audit log and events as the JSON that openapi.yaml describes."""
+"""Entries of the audit log, alerts and webhooks as the JSON that openapi.yaml describes."""
 
 from typing import Any
 
@@ -6,7 +6,6 @@ from handlers.instants import timestamp, timestamp_or_none
 from storage.events.alerts import Alert
 from storage.events.audit import AuditEntry
 from storage.events.audit_publications import PublishedHead
-from storage.events.events import Event
 from storage.events.siem_deliveries import SiemDelivery
 
 Json = dict[str, Any]
@@ -73,15 +72,4 @@ def siem_delivery(record: SiemDelivery) -> Json:
         "last_delivered_at": timestamp_or_none(record.last_delivered_at),
         "created_by": record.created_by,
         "created_at": timestamp(record.created_at),
-    }
-
-
-def event(told: Event) -> Json:
-    """The envelope in which every event is sent."""
-    return {
-        "id": told.id,
-        "type": told.type,
-        "time": timestamp(told.time),
-        "org_id": told.org_id,
-        "data": told.data,
     }

@@ -6,7 +6,7 @@ from alembic import op
 from storage.columns import Json, Timestamp
 
 revision = "202611300730"
-down_revision = "202611300710"
+down_revision = "202611300720"
 
 
 def upgrade() -> None:
