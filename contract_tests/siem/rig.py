@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from contract_tests.siem.receiver import Receiver
+from contract_tests.workflows import siem
 from contract_tests.workflows.stage import Stage
 from control.delivery.deliverer import Deliverer
 from control.delivery.guarded import GuardedClient
@@ -68,7 +69,7 @@ class Rig:
         shown = target or {"url": self.receiver.url, "header_name": "Authorization"}
         kind = "s3" if "bucket" in shown else "webhook"
         if kind == "webhook":
-            secrets = {"header_value": "Splunk canary-token", "signing_secret": SECRET} | secrets
+            secrets = {"header_value": "Splunk canary-token", "signing_secret": siem.SECRET} | secrets
         made = SiemDelivery(
             id=identifiers.new("siem_"),
             org_id=org_id or self.org_id,
@@ -104,7 +105,8 @@ class Rig:
         return ids
 
     def send_out(self, count: int = 1) -> None:
-        data = {"instance_id": "inst_x", "connection_id": None, "bytes_out": 5, "protocol": None}
+        at = "2026-11-21T09:00:00.000Z"
+        data = siem.report("inst_01JD7QK3V8Y2M4N6P8R0S2T4V6", since=at, until=at)
         with self.database.write() as db:
             egress.append(
                 db, self.org_id, [(identifiers.new("evt_"), datetime.now(UTC), data)] * count
@@ -128,6 +130,3 @@ class Rig:
             f"{len(wanted)} lines are received",
         )
         return self.receiver.lines
-
-
-SECRET = "whsec_Y2FuYXJ5LXNpZ25pbmctc2VjcmV0LW9mLTMyLWJ5dGVz"

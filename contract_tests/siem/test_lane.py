@@ -8,7 +8,8 @@ from functools import partial
 import pytest
 from sqlalchemy import delete, select
 
-from contract_tests.siem.rig import SECRET, Rig
+from contract_tests.siem.rig import Rig
+from contract_tests.workflows.siem import SECRET
 from control.delivery.places import Reach
 from control.siem import lines
 from control.siem.told import AUDIT, EGRESS, GAP
