@@ -69,7 +69,10 @@ class Rig:
         shown = target or {"url": self.receiver.url, "header_name": "Authorization"}
         kind = "s3" if "bucket" in shown else "webhook"
         if kind == "webhook":
-            secrets = {"header_value": "Splunk canary-token", "signing_secret": siem.SECRET} | secrets
+            secrets = {
+                "header_value": "Splunk canary-token",
+                "signing_secret": siem.SECRET,
+            } | secrets
         made = SiemDelivery(
             id=identifiers.new("siem_"),
             org_id=org_id or self.org_id,
