@@ -50,7 +50,7 @@ class Estate:
     approval_id: str = f"apr_{NEVER}"
     subsidiary_id: str = f"org_{NEVER}"
     passkey_id: str = f"pk_{NEVER}"
-    delivery_id: str = f"siem_{NEVER}"
+    siem_delivery_id: str = f"siem_{NEVER}"
     queue_name: str = "orders"
 
     @property
@@ -81,7 +81,7 @@ class Estate:
             "queue_name": self.queue_name,
             "session_id": "current",
             "passkey_id": self.passkey_id,
-            "delivery_id": self.delivery_id,
+            "siem_delivery_id": self.siem_delivery_id,
             "action": "disable",
         }
 
@@ -112,7 +112,7 @@ NOBODY = {
     "queue_name": "never",
     "session_id": f"ses_{NEVER}",
     "passkey_id": f"pk_{NEVER}",
-    "delivery_id": f"siem_{NEVER}",
+    "siem_delivery_id": f"siem_{NEVER}",
     "action": "disable",
 }
 

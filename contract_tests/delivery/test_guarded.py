@@ -4,11 +4,12 @@ import asyncio
 import ssl
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from contract_tests.delivery.receivers import Answering, Receiver
+from contract_tests.delivery.receivers import Answering, Received, Receiver
 from contract_tests.gateway.authorities import SERVER, Authority
 from contract_tests.name_server import NameServer
 from control.delivery.guarded import READ_BYTES_MAX, Answer, GuardedClient
@@ -52,6 +53,10 @@ def post(
 
 def at(receiver: Receiver, host: str = "localhost", scheme: str = "http") -> Place:
     return Place(scheme, host, receiver.port, "/hook?a=b")
+
+
+def answering(answer: Answering, _received: Received) -> Answering:
+    return answer
 
 
 @pytest.fixture
@@ -131,7 +136,7 @@ def test_a_name_of_the_dns_is_asked_of_the_dns(receiver: Receiver) -> None:
 
 def test_an_answer_ends_in_time_however_slowly_it_comes(receiver: Receiver) -> None:
     for slow in (Answering(hangs_s=30), Answering(drip_s=0.05, body=b"x" * 10_000)):
-        receiver.answer = lambda _, slow=slow: slow
+        receiver.answer = partial(answering, slow)
         begun = time.monotonic()
         (answer,) = post(at(receiver), within_s=0.3)
         assert answer.error == "no complete answer within 0.3 seconds"

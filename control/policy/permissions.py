@@ -55,6 +55,8 @@ CATALOGUE: Final[Mapping[str, str]] = MappingProxyType(
         "audit:read": "read the audit log",
         "siem:read": "see where the audit log and events are sent",
         "siem:write": "decide where the audit log and events are sent",
+        "webhooks:read": "see webhook endpoints and what was delivered to them",
+        "webhooks:write": "register, change, test and delete webhook endpoints",
     }
 )
 

@@ -232,7 +232,7 @@ def _subject(
     event: Event, about: Mapping[str, Mapping[str, str | None]]
 ) -> Mapping[str, str | None]:
     """What the instance of an event is, or else what its data says that it is about."""
-    if event.instance_id in about:
+    if event.instance_id is not None and event.instance_id in about:
         return about[event.instance_id]
     return {name: event.data.get(name.removesuffix("s")) for name in policy.FILTERS}
 

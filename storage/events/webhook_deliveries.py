@@ -217,7 +217,7 @@ def take_due(
         .order_by(WebhookDelivery.next_attempt_at, WebhookDelivery.id)
         .limit(limit)
     )
-    found = list(db.execute(rows).tuples())
+    found: list[tuple[WebhookDelivery, Event | None]] = list(db.execute(rows).tuples())
     for delivery, _ in found:
         delivery.lease += 1
         delivery.next_attempt_at = again_at
