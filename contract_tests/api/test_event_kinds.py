@@ -17,7 +17,7 @@ from control.delivery.places import Reach
 from control.siem.lane import Sent, SiemLanes
 from storage.access import teams
 from storage.events import delivery_lanes
-from storage.events.siem_deliveries import Position
+from storage.events.siem_deliveries import StreamPositions
 
 Act = Callable[[House, Tenant, str], None]
 
@@ -215,7 +215,7 @@ def resumed(house: House, tenant: Tenant, _instance_id: str) -> None:
 def answered(house: House, delivery_id: str, error: str | None) -> None:
     """What came of two batches, a quarter of an hour apart."""
     lanes = SiemLanes(house.services.sealer, Reach())
-    sent = Sent(Position(0, 0, 0), is_full=False, error=error)
+    sent = Sent(StreamPositions(0, 0, 0), is_full=False, error=error)
     for _ in range(2):
         with house.database.write() as db:
             lanes.record(db, delivery_lanes.fetch(db, delivery_id), sent)

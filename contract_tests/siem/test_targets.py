@@ -17,10 +17,10 @@ from control.policy.siem import check_target
 from control.sealing import Sealer
 from control.siem import targets
 from control.siem.lines import Lines
-from control.siem.targets import Batch
+from control.siem.targets import SiemBatch
 from control.siem.told import AUDIT
 from storage.columns import EPOCH
-from storage.events.siem_deliveries import Position
+from storage.events.siem_deliveries import StreamPositions
 
 KEY: dict[str, Any] = {"access_key_id": "canary-key", "secret_access_key": "canary-secret"}
 WEBHOOK = {"kind": "webhook", "url": "https://siem.example.com/in"}
@@ -100,10 +100,10 @@ def test_a_bucket_that_refuses_is_tried_again(rig: Rig, bucket: dict[str, Any]) 
     assert failing.audit_seq == 0
 
 
-def batch(kind: str, target: dict[str, Any], sealer: Sealer, **secrets: str) -> Batch:
-    lines = Lines(b'{"id":"x"}\n', 1, EPOCH, Position(1, 0, 0), is_full=False)
+def batch(kind: str, target: dict[str, Any], sealer: Sealer, **secrets: str) -> SiemBatch:
+    lines = Lines(b'{"id":"x"}\n', 1, EPOCH, StreamPositions(1, 0, 0), is_full=False)
     sealed = targets.seal(sealer, "siem_1", secrets)
-    return Batch("siem_1", "org_1", kind, target, sealed, 7, lines)
+    return SiemBatch("siem_1", "org_1", kind, target, sealed, 7, lines)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,10 @@
-"""What a target of a SIEM delivery must have, and how many there may be."""
+"""What a target of a SIEM delivery must have."""
 
 from collections.abc import Mapping
 from typing import Any, Final
 
 from control.policy.violations import Violation, wrong
 
-DELIVERIES_MAX: Final = 5
 _NEEDED: Final = {
     "webhook": ("url",),
     "s3": ("bucket", "region", "access_key_id", "secret_access_key"),
@@ -14,13 +13,6 @@ _OPTIONAL: Final = {"webhook": ("header_name", "header_value"), "s3": ("prefix",
 # What says how a request is to be read, and what is signed.
 _RESERVED: Final = frozenset({"connection", "expect", "host", "te", "trailer", "upgrade"})
 _RESERVED_PREFIXES: Final = ("content-", "proxy-", "svc-", "transfer-", "webhook-")
-
-
-def check_one_more(count: int) -> list[Violation]:
-    if count < DELIVERIES_MAX:
-        return []
-    message = f"an organization can have {DELIVERIES_MAX} SIEM deliveries; remove one first"
-    return [wrong("", "quota", message)]
 
 
 def check_target(target: Mapping[str, Any]) -> list[Violation]:

@@ -18,11 +18,11 @@ from control.delivery.places import PlaceRefused, Reach
 from control.events.envelope import timestamp
 from control.sealing import Sealer, SealError
 from control.siem import lines, targets
-from control.siem.targets import Batch, Request
+from control.siem.targets import SiemBatch, SiemRequest
 from storage.database import now
 from storage.events import siem_deliveries
 from storage.events.delivery_lanes import DeliveryLane
-from storage.events.siem_deliveries import Position, SiemDelivery
+from storage.events.siem_deliveries import SiemDelivery, StreamPositions
 
 INTERRUPTED: Final = "siem_delivery.interrupted.v1"
 RESUMED: Final = "siem_delivery.resumed.v1"
@@ -44,7 +44,7 @@ class Times:
 class Sent:
     """What came of a batch; `error` is for the owner, and None where it was confirmed."""
 
-    to: Position
+    to: StreamPositions
     is_full: bool
     error: str | None
     is_slow: bool = False
@@ -63,7 +63,7 @@ class SiemLanes:
     def has_more(self) -> ColumnElement[bool]:
         return siem_deliveries.has_more()
 
-    def read(self, db: Session, lane: DeliveryLane) -> Batch | None:
+    def read(self, db: Session, lane: DeliveryLane) -> SiemBatch | None:
         """The next batch, whose end is noted: sent again, it is the same one."""
         if lane.due is None or lane.due > now(db):
             return None
@@ -78,7 +78,7 @@ class SiemLanes:
             lane.due = now(db) + timedelta(seconds=self._times.nothing_kept_s)
             return None
         delivery.begin_batch(found.to)
-        return Batch(
+        return SiemBatch(
             delivery.id,
             delivery.org_id,
             delivery.kind,
@@ -88,7 +88,7 @@ class SiemLanes:
             found,
         )
 
-    async def send(self, batch: Batch, client: GuardedClient, _until: float) -> Sent:
+    async def send(self, batch: SiemBatch, client: GuardedClient, _until: float) -> Sent:
         to, is_full = batch.lines.to, batch.lines.is_full
         try:
             # Compressing is no work for the event loop.
@@ -160,7 +160,7 @@ def _about(delivery: SiemDelivery, since: datetime) -> dict[str, Any]:
     return {"delivery_id": delivery.id, "target_kind": delivery.kind, "since": timestamp(since)}
 
 
-def _error(request: Request, answer: Answer) -> str | None:
+def _error(request: SiemRequest, answer: Answer) -> str | None:
     """Nothing of the answer's body: it may repeat what was sent, or a secret."""
     if answer.error is not None:
         return answer.error

@@ -13,7 +13,7 @@ from control.siem import ocsf
 from control.siem.told import AUDIT, EGRESS, GAP, Told
 from storage.events import audit, egress, events
 from storage.events.audit import AuditEntry
-from storage.events.siem_deliveries import Position, SiemDelivery
+from storage.events.siem_deliveries import SiemDelivery, StreamPositions
 
 LINES_MAX: Final = 500
 BYTES_MAX: Final = 1 << 20
@@ -26,7 +26,7 @@ class Lines:
     content: bytes
     count: int
     first_at: datetime
-    to: Position
+    to: StreamPositions
     is_full: bool
 
 
@@ -35,7 +35,7 @@ def read(db: Session, delivery: SiemDelivery) -> Lines | None:
 
     A batch that is read again has the same bytes, as long as its entries are kept.
     """
-    until = None if delivery.batch_to is None else Position(*delivery.batch_to)
+    until = None if delivery.batch_to is None else StreamPositions(*delivery.batch_to)
     told = list(_told(db, delivery, until))
     if not told:
         return None
@@ -54,7 +54,7 @@ def read(db: Session, delivery: SiemDelivery) -> Lines | None:
     return Lines(b"".join(written), len(written), told[0].time, until or at, is_full)
 
 
-def _told(db: Session, delivery: SiemDelivery, until: Position | None) -> Iterable[Told]:
+def _told(db: Session, delivery: SiemDelivery, until: StreamPositions | None) -> Iterable[Told]:
     """By the time, and no stream out of its order: whatever comes first is its stream's next."""
     org_id, at = delivery.org_id, delivery.position
     streams = (
@@ -71,7 +71,7 @@ def _told(db: Session, delivery: SiemDelivery, until: Position | None) -> Iterab
     return heapq.merge(*(_up_to(each, until) for each in streams), key=lambda one: one.time)
 
 
-def _up_to(told: Iterable[Told], until: Position | None) -> Iterator[Told]:
+def _up_to(told: Iterable[Told], until: StreamPositions | None) -> Iterator[Told]:
     for one in told:
         if until is not None and one.seq > getattr(until, one.stream):
             return
@@ -86,7 +86,7 @@ def _of_entry(entry: AuditEntry) -> Told:
     return Told("audit", entry.seq, entry.id, AUDIT, entry.created_at, entry.org_id, data)
 
 
-def _gap(one: Told, at: Position) -> Iterator[Told]:
+def _gap(one: Told, at: StreamPositions) -> Iterator[Told]:
     """What was forgotten before it could be sent is told, in its place."""
     last: int = getattr(at, one.stream)
     if one.seq <= last + 1:

@@ -27,7 +27,7 @@ _EXISTS: Final = 412
 
 
 @dataclass(frozen=True)
-class Batch:
+class SiemBatch:
     """What is sent next for a delivery, the `number`th that it sends."""
 
     delivery_id: str
@@ -51,7 +51,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Request:
+class SiemRequest:
     """`secret` is what a POST is signed with as it is sent."""
 
     method: str
@@ -91,7 +91,7 @@ def seal(sealer: Sealer, delivery_id: str, secrets: Mapping[str, str]) -> bytes:
     return sealer.seal(orjson.dumps(dict(secrets)), _context(delivery_id))
 
 
-def request(sealer: Sealer, batch: Batch, reach: Reach) -> Request:
+def request(sealer: Sealer, batch: SiemBatch, reach: Reach) -> SiemRequest:
     """Raises PlaceRefused where the settings no longer allow the target, and SealError."""
     secrets = orjson.loads(sealer.open(batch.sealed, _context(batch.delivery_id)))
     make = _to_bucket if batch.kind == "s3" else _to_webhook
@@ -102,23 +102,23 @@ def _context(delivery_id: str) -> str:
     return f"siem delivery {delivery_id}"
 
 
-def _to_webhook(batch: Batch, secrets: Mapping[str, str], reach: Reach) -> Request:
+def _to_webhook(batch: SiemBatch, secrets: Mapping[str, str], reach: Reach) -> SiemRequest:
     place = place_of(batch.target["url"], reach)
     headers = {"Content-Type": NDJSON, "User-Agent": "Menagerie"}
     if name := batch.target.get("header_name"):
         headers[name] = secrets["header_value"]
-    return Request("POST", place, headers, batch.lines.content, secrets[SIGNING_SECRET])
+    return SiemRequest("POST", place, headers, batch.lines.content, secrets[SIGNING_SECRET])
 
 
-def _to_bucket(batch: Batch, secrets: Mapping[str, str], reach: Reach) -> Request:
+def _to_bucket(batch: SiemBatch, secrets: Mapping[str, str], reach: Reach) -> SiemRequest:
     """The same name and bytes whenever the batch is sent again."""
     content = gzip.compress(batch.lines.content, _GZIP_LEVEL, mtime=0)
     place = place_of(_signed_url(batch, secrets), reach)
     headers = {"Content-Type": NDJSON, "Content-Encoding": "gzip", "If-None-Match": "*"}
-    return Request("PUT", place, headers, content)
+    return SiemRequest("PUT", place, headers, content)
 
 
-def _signed_url(batch: Batch, secrets: Mapping[str, str]) -> str:
+def _signed_url(batch: SiemBatch, secrets: Mapping[str, str]) -> str:
     """Computed here: the store is asked nothing, and only the guarded client connects to it."""
     import obstore  # noqa: PLC0415 -- slow to import, and most installations send to no bucket
     from obstore.store import S3Store  # noqa: PLC0415

@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Any
 
+from control.policy import quotas
 from control.policy import siem as policy
 from control.policy.violations import refuse
 from control.siem import targets
@@ -26,19 +27,11 @@ def list_(call: OrgCall, limit: int, cursor: str | None = None) -> Body:
 
 def create(call: OrgCall, body: Body) -> Reply:
     begin_at = _beginning(call, body.get("begin_at"))
-    kind, shown, secrets = _target(call, body["target"])
-    refuse(policy.check_one_more(siem_deliveries.count(call.db, call.org.id)))
-    made = SiemDelivery(
-        id=identifiers.new("siem_"),
-        org_id=call.org.id,
-        format=body["format"],
-        kind=kind,
-        target=shown,
-        created_by=call.caller.id,
-    )
-    made.sealed = targets.seal(call.services.sealer, made.id, secrets)
+    shown, secrets = _target(call, body["target"])
+    refuse(quotas.check_one_more_siem_delivery(siem_deliveries.count(call.db, call.org.id)))
+    made = _record(call, body, shown, secrets)
     siem_deliveries.add(call.db, made, begin_at, call.now)
-    call.audit(target=made.id, detail={"format": made.format, "kind": kind, **_told(shown)})
+    call.audit(target=made.id, detail={"format": made.format, "kind": made.kind, **_told(shown)})
     secret = secrets.get(targets.SIGNING_SECRET)
     return Reply.created({**views.siem_delivery(made), "signing_secret": secret})
 
@@ -55,16 +48,29 @@ def switch(call: OrgCall, siem_delivery: SiemDelivery, action: str) -> Body:
     return views.siem_delivery(held)
 
 
-def _target(call: OrgCall, target: Body) -> tuple[str, Body, dict[str, str]]:
-    """Its kind, what of it is shown, and its secrets."""
+def _record(call: OrgCall, body: Body, shown: Body, secrets: dict[str, str]) -> SiemDelivery:
+    delivery_id = identifiers.new("siem_")
+    return SiemDelivery(
+        id=delivery_id,
+        org_id=call.org.id,
+        format=body["format"],
+        kind=body["target"]["kind"],
+        target=shown,
+        sealed=targets.seal(call.services.sealer, delivery_id, secrets),
+        created_by=call.caller.id,
+    )
+
+
+def _target(call: OrgCall, target: Body) -> tuple[Body, dict[str, str]]:
+    """What of it is shown, and its secrets."""
     refuse(policy.check_target(target))
     refuse(targets.check_places(target, sending.reach_of(call.services)))
     secrets: dict[str, str] = {name: target[name] for name in targets.SECRETS if name in target}
     if target["kind"] == "webhook":
         secrets[targets.SIGNING_SECRET] = signing.new_secret()
-        return "webhook", {"header_name": None, **_shown(target, "url", "header_name")}, secrets
+        return {"header_name": None, **_shown(target, "url", "header_name")}, secrets
     shown = _shown(target, "bucket", "prefix", "region", "endpoint")
-    return "s3", {"prefix": "", "endpoint": None, **shown}, secrets
+    return {"prefix": "", "endpoint": None, **shown}, secrets
 
 
 def _shown(target: Body, *names: str) -> Body:

@@ -28,7 +28,7 @@ LANES: Final = "siem"
 
 
 @dataclass(frozen=True)
-class Position:
+class StreamPositions:
     """How far each of the three streams was sent: the number of its last entry."""
 
     audit: int
@@ -76,18 +76,18 @@ class SiemDelivery(Owned, Record):
         return "active" if self.failing_since is None else "failing"
 
     @property
-    def position(self) -> Position:
-        return Position(self.audit_seq, self.events_seq, self.egress_seq)
+    def position(self) -> StreamPositions:
+        return StreamPositions(self.audit_seq, self.events_seq, self.egress_seq)
 
     def disable(self) -> None:
         """What it was failing of is over with it."""
         self.enabled = False
         self._became_quiet()
 
-    def begin_batch(self, to: Position) -> None:
+    def begin_batch(self, to: StreamPositions) -> None:
         self.batch_to = [to.audit, to.events, to.egress]
 
-    def became_delivered(self, to: Position, at: datetime) -> datetime | None:
+    def became_delivered(self, to: StreamPositions, at: datetime) -> datetime | None:
         """The batch was confirmed; since when it was interrupted, where that was told."""
         self.audit_seq, self.events_seq, self.egress_seq = to.audit, to.events, to.egress
         self.batch_to, self.last_delivered_at = None, at
@@ -146,7 +146,7 @@ def switch(db: Session, delivery: SiemDelivery, enabled: bool, now: datetime) ->
     return held
 
 
-def _position(db: Session, org_id: str, begin_at: datetime | None) -> Position:
+def _position(db: Session, org_id: str, begin_at: datetime | None) -> StreamPositions:
     head = by_key(db, AuditHead, audit_chain.chain_of(org_id))
     entries = head.seq if head is not None else 0
     happened = events.counts(db, [org_id]).get(org_id, 0)
@@ -157,7 +157,7 @@ def _position(db: Session, org_id: str, begin_at: datetime | None) -> Position:
         of_org = select(func.min(Event.seq)).where(Event.org_id == org_id)
         first = db.scalar(of_org.where(Event.time >= begin_at))
         happened = happened if first is None else first - 1
-    return Position(entries, happened, egress.last(db, org_id))
+    return StreamPositions(entries, happened, egress.last(db, org_id))
 
 
 def page(db: Session, org_id: str, *, limit: int, after: str | None) -> Page[SiemDelivery]:

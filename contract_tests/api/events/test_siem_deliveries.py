@@ -6,7 +6,7 @@ import pytest
 
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import is_problem
-from control.policy.siem import DELIVERIES_MAX
+from control.policy.quotas import SIEM_DELIVERIES_MAX
 from storage.events import delivery_lanes
 
 WEBHOOK: dict[str, Any] = {
@@ -127,11 +127,11 @@ def test_what_is_refused(
 
 def test_there_are_five_however_many_are_asked_for_at_once(house: House, tenant: Tenant) -> None:
     request = "POST", path(tenant), tenant.key
-    asked = [(*request, {"json": {"target": WEBHOOK}}) for _ in range(DELIVERIES_MAX + 5)]
+    asked = [(*request, {"json": {"target": WEBHOOK}}) for _ in range(SIEM_DELIVERIES_MAX + 5)]
     answers = house.together(*asked)
     statuses = sorted(each.status_code for each in answers)
-    assert statuses == [201] * DELIVERIES_MAX + [422] * 5
-    assert len(house.get(path(tenant), tenant.key).json()["items"]) == DELIVERIES_MAX
+    assert statuses == [201] * SIEM_DELIVERIES_MAX + [422] * 5
+    assert len(house.get(path(tenant), tenant.key).json()["items"]) == SIEM_DELIVERIES_MAX
 
 
 def test_anothers_is_not_found(house: House, tenant: Tenant) -> None:
