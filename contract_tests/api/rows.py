@@ -50,6 +50,8 @@ class Estate:
     approval_id: str = f"apr_{NEVER}"
     subsidiary_id: str = f"org_{NEVER}"
     passkey_id: str = f"pk_{NEVER}"
+    webhook_id: str = f"wh_{NEVER}"
+    delivery_id: str = f"whd_{NEVER}"
     queue_name: str = "orders"
 
     @property
@@ -80,6 +82,8 @@ class Estate:
             "queue_name": self.queue_name,
             "session_id": "current",
             "passkey_id": self.passkey_id,
+            "webhook_id": self.webhook_id,
+            "delivery_id": self.delivery_id,
         }
 
 
@@ -109,6 +113,8 @@ NOBODY = {
     "queue_name": "never",
     "session_id": f"ses_{NEVER}",
     "passkey_id": f"pk_{NEVER}",
+    "webhook_id": f"wh_{NEVER}",
+    "delivery_id": f"whd_{NEVER}",
 }
 
 
@@ -126,6 +132,7 @@ def estate(house: House, name: str = "Estate", *, plan: str = "team") -> Estate:
     approval_id = waiting(house, tenant, name, team_id)
     ids = (*copies, migration_id, alert_id, user_id, invite_id, team_id, *roles, approval_id)
     ids = (*ids, attached(house, tenant, name), with_passkey(house, tenant))
+    ids = (*ids, *with_webhook(house, tenant, name))
     return Estate(tenant, instance_id, domain_id, *ids)
 
 
@@ -147,6 +154,15 @@ def with_passkey(house: House, tenant: Tenant) -> str:
         )
         db.add(made)
         return made.id
+
+
+def with_webhook(house: House, tenant: Tenant, name: str) -> tuple[str, str]:
+    """The ids of a webhook endpoint with this description, and of a test of it."""
+    body = {"url": "https://hooks.example.com/", "events": ["*"], "description": name}
+    made = house.post(f"{tenant.path}/webhooks", tenant.key, json=body)
+    assert made.status_code == 201, made.text
+    tested = house.post(f"{made.headers['location']}/actions/test", tenant.key)
+    return str(made.json()["id"]), str(tested.json()["id"])
 
 
 def invited(house: House, tenant: Tenant, name: str) -> str:

@@ -12,7 +12,10 @@ from contract_tests.api.rows import DOCUMENT, migrating, watch
 from contract_tests.workflows.fake_backups import ARCHIVING, COPIES
 from contract_tests.workflows.fake_migrations import checked, compared, copied, moment
 from contract_tests.workflows.known import take_turn
+from control.webhooks import endings
+from control.webhooks.retries import WebhookRetries
 from storage.access import teams
+from storage.events import delivery_lanes
 
 Act = Callable[[House, Tenant, str], None]
 
@@ -189,6 +192,25 @@ def key_leaked(house: House, tenant: Tenant, _instance_id: str) -> None:
     object.__setattr__(house.services, "settings", before)
 
 
+def with_webhook(house: House, tenant: Tenant) -> str:
+    """The path of an endpoint."""
+    body = {"url": "https://hooks.example.com/", "events": ["*"]}
+    made = house.post(f"{tenant.path}/webhooks", tenant.key, json=body)
+    return str(made.headers["location"])
+
+
+def webhook_gone(house: House, tenant: Tenant, _instance_id: str) -> None:
+    webhook_id = with_webhook(house, tenant).rpartition("/")[2]
+    with house.database.write() as db:
+        lane = delivery_lanes.fetch(db, webhook_id, lock=True)
+        endings.end_if_due(db, house.services, lane, endings.GONE, house.database.now(db))
+
+
+def webhook_tested(house: House, tenant: Tenant, _instance_id: str) -> None:
+    assert house.post(f"{with_webhook(house, tenant)}/actions/test", tenant.key).is_success
+    assert WebhookRetries(house.services).take(house.database, []).taken
+
+
 CHECKED = checked(("warning", "the table has no primary key"))
 ROTATED = {"generation": 2, "overlap_until": "2030-01-01T00:00:00.000Z"}
 ACTS: dict[str, list[Act]] = {
@@ -231,6 +253,8 @@ ACTS: dict[str, list[Act]] = {
     "org.member.invited.v1": [invited],
     "org.member.removed.v1": [member_removed],
     "budget.threshold.v1": [spent],
+    "webhook.disabled.v1": [webhook_gone],
+    "webhook.ping.v1": [webhook_tested],
 }
 
 

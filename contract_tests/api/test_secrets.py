@@ -188,6 +188,8 @@ def test_what_answers_show_once_is_stated_here_again() -> None:
         "passkeys.create": {"recovery_codes"},
         "passkeys.sign_in": {"token"},
         "sessions.create": {"token"},
+        "webhooks.create": {"secret"},
+        "webhooks.rotate_secret": {"secret"},
     } == TELLING
 
 

@@ -14,6 +14,7 @@ QUIET = {
     *("approval.requested.v1", "approval.decided.v1"),
     *("org.member.invited.v1", "org.member.removed.v1"),
     *("org.baa_signed.v1", "api_key.suspended.v1"),
+    *("webhook.disabled.v1", "webhook.ping.v1"),
 }
 """Those that neither raise nor resolve an alert."""
 
