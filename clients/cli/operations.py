@@ -23,6 +23,12 @@ WRITTEN: Final = {
     "backups.download": "clients.cli.download",
     "console.open": "clients.cli.console",
 }
+# Commands of a noun that are none of its operations: their module, and the line for help.
+ADDED: Final[dict[str, dict[str, tuple[str, str]]]] = {
+    "webhooks": {
+        "listen": ("clients.cli.listen", "Forward events to a port of this machine."),
+    },
+}
 COMMON: Final = ("list", "create", "get", "update", "delete")
 
 BodyOption = Annotated[
@@ -81,16 +87,20 @@ class NounGroup(Group):
         self._operations = {
             command_name(one): one for one in sorted(document.nouns[noun], key=_place)
         }
+        self._added = ADDED.get(noun, {})
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  typer's signature
-        return list(self._operations)
+        return [*self._operations, *self._added]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  see above
         """Write what there is without building each command, which takes a moment."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, one.summary) for name, one in self._operations.items()])
+            rows = [(name, one.summary) for name, one in self._operations.items()]
+            formatter.write_dl([*rows, *((name, line) for name, (_, line) in self._added.items())])
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002  typer's signature
+        if cmd_name in self._added:
+            return by_module(self._added[cmd_name][0])
         if cmd_name not in self._operations:
             return None
         if cmd_name not in self.commands:

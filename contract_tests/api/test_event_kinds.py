@@ -15,6 +15,8 @@ from contract_tests.workflows.fake_migrations import checked, compared, copied, 
 from contract_tests.workflows.known import take_turn
 from control.delivery.places import Reach
 from control.siem.lane import Sent, SiemLanes
+from control.webhooks import endings
+from control.webhooks.retries import WebhookRetries
 from storage.access import teams
 from storage.events import delivery_lanes
 from storage.events.siem_deliveries import StreamPositions
@@ -230,6 +232,25 @@ def sent_out(house: House, tenant: Tenant, instance_id: str) -> None:
     house.settle()
 
 
+def with_webhook(house: House, tenant: Tenant) -> str:
+    """The path of an endpoint."""
+    body = {"url": "https://hooks.example.com/", "events": ["*"]}
+    made = house.post(f"{tenant.path}/webhooks", tenant.key, json=body)
+    return str(made.headers["location"])
+
+
+def webhook_gone(house: House, tenant: Tenant, _instance_id: str) -> None:
+    webhook_id = with_webhook(house, tenant).rpartition("/")[2]
+    with house.database.write() as db:
+        lane = delivery_lanes.fetch(db, webhook_id, lock=True)
+        endings.end_if_due(db, house.services, lane, endings.GONE, house.database.now(db))
+
+
+def webhook_tested(house: House, tenant: Tenant, _instance_id: str) -> None:
+    assert house.post(f"{with_webhook(house, tenant)}/actions/test", tenant.key).is_success
+    assert WebhookRetries(house.services).take(house.database, []).taken
+
+
 CHECKED = checked(("warning", "the table has no primary key"))
 ROTATED = {"generation": 2, "overlap_until": "2030-01-01T00:00:00.000Z"}
 ACTS: dict[str, list[Act]] = {
@@ -275,6 +296,8 @@ ACTS: dict[str, list[Act]] = {
     "siem_delivery.interrupted.v1": [interrupted],
     "siem_delivery.resumed.v1": [resumed],
     "usage.egress.v1": [sent_out],
+    "webhook.disabled.v1": [webhook_gone],
+    "webhook.ping.v1": [webhook_tested],
 }
 
 

@@ -50,7 +50,7 @@ def test_every_place_that_takes_a_time_is_tried_here() -> None:
     taken = {place[2] if place[0] == "components" else place[1] for place in places(whole)}
     metrics = "/v1/orgs/{org_id}/instances/{instance_id}/metrics"
     bodies = {"ApiKeyCreate", "BranchCreate", "RestoreCreate", "SiemDeliveryCreate"}
-    bodies |= {*ENDS.values()}
+    bodies |= {"WebhookRedelivery", *ENDS.values()}
     assert taken == {*bodies, "AuditFrom", "AuditTo", metrics}
 
 
@@ -105,6 +105,17 @@ def test_when_a_siem_delivery_begins(house: House, here: Estate, written: str) -
     else:
         is_problem(answer, 422)
         assert answer.json()["errors"][0]["pointer"] == "/begin_at"
+
+
+@pytest.mark.parametrize("written", one_in(3, EXTREMES))
+def test_a_span_of_deliveries(house: House, here: Estate, written: str) -> None:
+    path = f"{here.tenant.path}/webhooks/{here.webhook_id}/actions/redeliver"
+    for name, other in (("from", "to"), ("to", "from")):
+        body = {name: written, other: "2026-11-30T00:00:00Z"}
+        answer = house.post(path, here.tenant.key, json=body)
+        assert answer.status_code in (202, 422), answer.text
+        if answer.status_code == 422:
+            assert answer.json()["errors"][0]["pointer"] in {"/from", "/to"}
 
 
 @pytest.mark.parametrize("written", one_in(3, EXTREMES))

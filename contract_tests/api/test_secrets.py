@@ -228,6 +228,8 @@ def test_what_answers_show_once_is_stated_here_again() -> None:
         "passkeys.sign_in": {"token"},
         "sessions.create": {"token"},
         "siem_deliveries.create": {"signing_secret"},
+        "webhooks.create": {"secret"},
+        "webhooks.rotate_secret": {"secret"},
     } == TELLING
 
 

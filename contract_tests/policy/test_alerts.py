@@ -15,6 +15,7 @@ QUIET = {
     *("org.member.invited.v1", "org.member.removed.v1"),
     *("org.baa_signed.v1", "api_key.suspended.v1"),
     *("siem_delivery.interrupted.v1", "siem_delivery.resumed.v1", "usage.egress.v1"),
+    *("webhook.disabled.v1", "webhook.ping.v1"),
 }
 """Those that neither raise nor resolve an alert."""
 
