@@ -15,6 +15,7 @@ from storage import identifiers
 from storage.access import enterprises
 from storage.access.passkeys import Passkey
 from storage.events.alerts import Alert
+from storage.events.audit_publications import PublishedHead
 from storage.instances.instances import Instance
 
 DOCUMENT = document()
@@ -130,6 +131,7 @@ def estate(house: House, name: str = "Estate", *, plan: str = "team") -> Estate:
     copies = restored(house, tenant, instance_id)
     migration_id = migrated(house, tenant, instance_id)
     alert_id = alerted(house, instance_id)
+    with_published_head(house, tenant)
     user_id = house.member(tenant.org_id, "auditor").id
     invite_id = invited(house, tenant, name)
     team_id = led(house, tenant, name, user_id)
@@ -289,6 +291,16 @@ def alerted(house: House, instance_id: str) -> str:
     with house.database.read() as db:
         found = select(Alert.id).where(Alert.instance_id == instance_id)
         return db.scalars(found.order_by(Alert.id.desc())).first() or ""
+
+
+def with_published_head(house: House, tenant: Tenant) -> None:
+    """Of the organization's audit log, as far as its list is concerned."""
+    with house.database.write() as db:
+        told = {"seq": 1, "hash": "0" * 64, "signature": "x" * 86, "public_key": "x" * 43}
+        org_id, made = tenant.org_id, identifiers.new("ahd_")
+        head = PublishedHead(id=made, org_id=org_id, chain=org_id, **told)
+        head.published_at = house.database.now(db)
+        db.add(head)
 
 
 def migrated(house: House, tenant: Tenant, instance_id: str) -> str:

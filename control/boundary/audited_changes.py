@@ -10,7 +10,7 @@ TEXT_MAX: Final = 200
 Read = Callable[[], Mapping[str, Any]]
 
 
-class Changes:
+class AuditedChanges:
     """Made before the change; what has another value since is told, each with `from` and `to`.
 
     `read` gives the values: none that is secret and no free text, as the log outlives both.
@@ -22,13 +22,13 @@ class Changes:
         self._before = dict(read())
 
     @classmethod
-    def of(cls, record: object, members: Iterable[str]) -> "Changes":
+    def of(cls, record: object, members: Iterable[str]) -> "AuditedChanges":
         """Of these attributes of the record."""
         names = tuple(members)
         return cls(lambda: {name: getattr(record, name) for name in names})
 
     @classmethod
-    def between(cls, before: Mapping[str, Any], after: Mapping[str, Any]) -> "Changes":
+    def between(cls, before: Mapping[str, Any], after: Mapping[str, Any]) -> "AuditedChanges":
         """Where what is asked for does not hold at once."""
         made = cls(lambda: after)
         made._before = dict(before)

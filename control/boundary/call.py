@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from control import events, work
 from control.boundary import secret_members
 from control.boundary import streamed_answers as lasting
-from control.boundary.audited_changes import Changes
+from control.boundary.audited_changes import AuditedChanges
 from control.boundary.authorization import lacking_for, lacking_in_team
 from control.boundary.callers import NOT_FOUND, Caller
 from control.boundary.cursors import Cursors
@@ -111,7 +111,7 @@ class Call:
         target: str | None = None,
         *,
         detail: Mapping[str, Any] | None = None,
-        changes: Changes | None = None,
+        changes: AuditedChanges | None = None,
         org: Organization | None = None,
     ) -> None:
         """Write what was done to the audit log, under the operation's x-audit.

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from control.boundary import Changes
+from control.boundary import AuditedChanges
 from control.policy import enterprises as rules
 from control.policy import quotas
 from control.policy.plans import PLANS
@@ -35,7 +35,7 @@ def update(call: OwnerCall, body: Body) -> Body:
     known = checks.parent(call)
     refuse(rules.check_terms({**views.terms(known), **body}), checks.BREAKS)
     # All but the reference to the contract, which is any text.
-    changes = Changes.of(known, body.keys() - {"contract_reference"})
+    changes = AuditedChanges.of(known, body.keys() - {"contract_reference"})
     known.change(body)
     call.audit(target=call.org.id, detail={"terms": sorted(body)}, changes=changes)
     call.db.flush()

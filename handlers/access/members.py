@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from control.boundary import Changes
+from control.boundary import AuditedChanges
 from control.boundary.authorization import lacking
 from handlers import paging
 from handlers.access import joining, reach, views
@@ -26,7 +26,7 @@ def update(call: OrgCall, person: Membership, body: Body) -> Body:
     reach.check_role(call, body["role"])
     if body["role"] != "owner":
         _refuse_last_owner(call, person)
-    changes = Changes.of(person, ["role"])
+    changes = AuditedChanges.of(person, ["role"])
     person.role = body["role"]
     call.audit(target=person.user_id, detail={"role": person.role}, changes=changes)
     return views.member(person, users.of_ids(call.db, [person.user_id])[person.user_id])

@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 from control import ordering
-from control.boundary import Call, Changes, mfa_required
+from control.boundary import AuditedChanges, Call, mfa_required
 from control.policy import quotas
 from control.policy.violations import refuse, wrong
 from control.workflows.instances import erasure
@@ -61,7 +61,7 @@ def update(call: OrgCall, body: Body) -> Body:
     if body.get("require_mfa") and not call.org.require_mfa and not call.caller.mfa:
         # Else nobody may be able to do what it is asked for, nor to take this back.
         raise mfa_required()
-    changes = Changes.of(call.org, body)
+    changes = AuditedChanges.of(call.org, body)
     call.org.change(body)
     call.audit(target=call.org.id, detail=_told(body), changes=changes)
     return views.organization(call.org, call.caller.role or "")

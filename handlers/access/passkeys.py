@@ -1,5 +1,7 @@
 """Passkeys of the caller: added, named and removed, and what is signed in and stepped up with."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -150,14 +152,21 @@ def _proven(call: Call, credential: Body, purpose: str, whose: str) -> Passkey:
     handle = credential["response"].get("userHandle")
     if handle != authenticators.base64url(passkey.user_id.encode()) and (handle or not whose):
         raise PasskeyRefused("it names somebody else")
-    try:
+    with _named_where_refused(call, passkey):
         found = _asserted(credential, challenge, site, passkey)
-    except PasskeyRefused:
-        name_account(call.exchange, passkey.user_id, "passkey")
-        raise
     _use_up(call, challenge)
     passkey.note_use(sign_count=found.sign_count, is_backed_up=found.is_backed_up, at=call.now)
     return passkey
+
+
+@contextmanager
+def _named_where_refused(call: Call, passkey: Passkey) -> Iterator[None]:
+    """The audit log tells to whose account somebody tried to sign in."""
+    try:
+        yield
+    except PasskeyRefused:
+        name_account(call.exchange, passkey.user_id, "passkey")
+        raise
 
 
 def _asserted(credential: Body, challenge: bytes, site: PasskeySite, passkey: Passkey) -> Asserted:

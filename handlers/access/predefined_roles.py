@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from control.boundary import Changes
+from control.boundary import AuditedChanges
 from control.policy import permissions
 from control.policy.violations import refuse, wrong
 from handlers.access import reach
@@ -48,7 +48,7 @@ def _replace(call: OrgCall, scope: str, role: str, held: frozenset[str] | None) 
     changed = {} if new == DEFAULTS[scope][role] else {f"{scope}:{role}": sorted(new)}
     call.org.role_sets = {**others, **changed} or None
     told = {"role": role, "scope": scope, "was": sorted(former), "permissions": sorted(new)}
-    changes = Changes.between({"permissions": former}, {"permissions": new})
+    changes = AuditedChanges.between({"permissions": former}, {"permissions": new})
     call.audit(target=call.org.id, detail=told, changes=changes)
 
 

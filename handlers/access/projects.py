@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from control.boundary import Changes
+from control.boundary import AuditedChanges
 from control.policy import permissions, quotas
 from control.policy.plans import PLANS
 from control.policy.violations import refuse
@@ -48,7 +48,7 @@ def get(_call: OrgCall, project: Project) -> Body:
 
 
 def update(call: OrgCall, project: Project, body: Body) -> Body:
-    told, changes = dict(body), Changes.of(project, body)
+    told, changes = dict(body), AuditedChanges.of(project, body)
     if body.get("team_id", project.team_id) != project.team_id:
         told["from_team_id"] = project.team_id
         _move(call, project, body["team_id"])

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from control.boundary import Changes
+from control.boundary import AuditedChanges
 from control.policy import rights
 from handlers import paging
 from handlers.access import reach, views
@@ -29,7 +29,7 @@ def set_(call: OrgCall, team: Team, member: Membership, body: Body) -> Body:
     _check_taken(call, team, member, given)
     was = team_members.find(call.db, team, member.user_id)
     before = {"in_team": was is not None, "role": was.role if was else None}
-    changes = Changes.between(before, {"in_team": True, "role": role})
+    changes = AuditedChanges.between(before, {"in_team": True, "role": role})
     team_members.put(call.db, team, member, role)
     call.audit(target=team.id, detail={"user_id": member.user_id, "role": role}, changes=changes)
     return views.team_member(team_members.fetch(call.db, team, member.user_id))

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from control.boundary import Changes
+from control.boundary import AuditedChanges
 from control.policy import approvals, quotas
 from control.policy.approvals import Policy
 from control.policy.plans import PLANS
@@ -48,7 +48,7 @@ def get(call: OrgCall, team: Team) -> Body:
 def update(call: OrgCall, team: Team, body: Body) -> Body:
     call.require_for("teams:write", OF_THE_ORGANIZATION & body.keys())
     told = _checked(body, team)
-    changes = Changes.of(team, told)
+    changes = AuditedChanges.of(team, told)
     team.change(told)
     call.audit(target=team.id, detail=told, changes=changes)
     call.db.flush()

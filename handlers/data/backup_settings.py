@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from control.boundary import Changes
+from control.boundary import AuditedChanges
 from control.policy import backups as rules
 from control.policy import recovery
 from control.policy.plans import PLANS
@@ -31,7 +31,7 @@ def update(call: OrgCall, instance: Instance, body: Body) -> Body:
     refuse([*rules.check_overrides(plan, body), *wrong], several)
     copies.check_target(call.db, instance, body.get("copy_target"))
     chosen = backup_settings.of_instance(call.db, instance)
-    changes = Changes.of(chosen, body)
+    changes = AuditedChanges.of(chosen, body)
     chosen.change(body, call.caller.id, call.now)
     call.db.add(chosen)
     call.db.flush()

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from control import ordering
-from control.boundary import Changes
+from control.boundary import AuditedChanges
 from control.policy import backups as rules
 from control.policy.violations import refuse
 from control.workflows.instances import erasure, lifecycle, resizing, resuming
@@ -123,7 +123,7 @@ def update(call: OrgCall, instance: Instance, body: Body, if_match: str | None =
     wanted = {_KINDS[column]: value for column, value in body.items()}
     was = {column: getattr(instance, column) for column in body}
     ordered = changes.order(call.db, instance, wanted, requested_by=call.caller.id, now=call.now)
-    changed = Changes.between(was, body)
+    changed = AuditedChanges.between(was, body)
     call.audit(target=instance.id, detail=body, changes=changed)
     if all(change.status == "applied" for change in ordered):
         return preconditions.tagged(Reply.ok(views.instance(instance)))

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from control.boundary import Changes
+from control.boundary import AuditedChanges
 from control.policy import networks as rules
 from control.policy.violations import Violation, refuse
 from control.workflows.network.networks import apply_network
@@ -27,7 +27,9 @@ def replace(call: OrgCall, instance: Instance, body: Body, if_match: str | None 
     network = networks.of_instance(call.db, instance)
     _check_unchanged(network, if_match)
     wanted = _checked(call, body)
-    changes = Changes(lambda: views.audited({name: getattr(network, name) for name in wanted}))
+    changes = AuditedChanges(
+        lambda: views.audited({name: getattr(network, name) for name in wanted})
+    )
     network.replace(wanted, call.caller.id)
     call.db.add(network)
     call.db.flush()

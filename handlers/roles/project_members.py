@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from control.boundary import Changes
+from control.boundary import AuditedChanges
 from control.policy import permissions
 from handlers import paging
 from handlers.access import reach
@@ -30,7 +30,7 @@ def set_(call: OrgCall, project: Project, member: Membership, body: Body) -> Bod
     if former is not None:
         _check_reach(call, project, former)
     put = project_members.put(call.db, project, member.user_id, body["role"])
-    changes = Changes.between({"role": former}, {"role": put.role})
+    changes = AuditedChanges.between({"role": former}, {"role": put.role})
     told = {"user_id": member.user_id, "role": put.role}
     call.audit(target=project.id, detail=told, changes=changes)
     return views.project_member(put)

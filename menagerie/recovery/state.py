@@ -26,7 +26,7 @@ FILES: Final = (
     *("keys/seal.key", "keys/cursor.key", "keys/signing.key", "keys/cell.id"),
     *("cell/seal.key", "cell/recovery.key", "cell/recovery.pub"),
 )
-FOLDERS: Final = ("cell/pki",)
+FOLDERS: Final = ("audit-log", "cell/pki")
 _TRIES: Final = 20
 
 
