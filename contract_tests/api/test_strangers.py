@@ -53,8 +53,6 @@ ELSEWHERE = {
 NAMELESS = {
     *("instances.metrics", "restores.list", "permissions.list", "predefined_roles.list"),
     *("migrations.list", "migrations.list_in_instance", "webhooks.deliveries"),
-    *("role_assignments.list", "project_roles.list", "project_members.list"),
-    *("migrations.list", "migrations.list_in_instance"),
     *("role_assignments.list", "project_roles.list", "project_members.list", "audit.heads"),
 }
 """Lists of what has no name, but figures and ids."""
