@@ -33,7 +33,8 @@ class Lines:
 def read(db: Session, delivery: SiemDelivery) -> Lines | None:
     """What follows the delivery's position: that of the batch that was begun, or the next.
 
-    A batch that is read again has the same bytes, as long as its entries are kept.
+    A batch that is read again has the same bytes, as long as its entries are kept. What is not is
+    told as a gap, before the next entry of its stream.
     """
     until = None if delivery.batch_to is None else StreamPositions(*delivery.batch_to)
     told = list(_told(db, delivery, until))
@@ -51,7 +52,7 @@ def read(db: Session, delivery: SiemDelivery) -> Lines | None:
         taken += 1
         at = replace(at, **{one.stream: one.seq})
     is_full = taken < len(told) or taken >= LINES_MAX
-    return Lines(b"".join(written), len(written), told[0].time, until or at, is_full)
+    return Lines(b"".join(written), len(written), told[0].time, at, is_full)
 
 
 def _told(db: Session, delivery: SiemDelivery, until: StreamPositions | None) -> Iterable[Told]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from control.delivery.deliverer import Deliverer
 from control.delivery.guarded import GuardedClient
+from control.delivery.lanes import Target
 from control.delivery.names import DnsNames
 from control.services import Services
 from control.siem.lane import SiemLanes
@@ -20,5 +21,8 @@ def make_deliverer(
     def client() -> GuardedClient:
         return GuardedClient(reach_of(services), DnsNames(dns_servers))
 
-    targets = [WebhookTarget(services), SiemLanes(services.sealer, reach_of(services))]
+    targets: list[Target] = [
+        WebhookTarget(services),
+        SiemLanes(services.sealer, reach_of(services)),
+    ]
     return Deliverer(services.database, targets, [WebhookRetries(services)], client, **options)
