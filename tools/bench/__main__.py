@@ -13,7 +13,7 @@ from tools import usage
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.md"
 _SERVICES = ("specserver", "duckdb", "gateway", "gateway_postgres", "work", "neighbour", "backups")
-ROOMS = (*_SERVICES, "migrations", "whole_way", "memory", "command_line")
+ROOMS = (*_SERVICES, "webhooks", "migrations", "whole_way", "memory", "command_line")
 _HEAD = """\
 # Benchmarks
 
