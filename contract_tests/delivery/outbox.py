@@ -80,6 +80,17 @@ class Outbox:
                 ids += [each.id for each in db.info["menagerie_events"]]
         return ids
 
+    def publish_many(self, count: int) -> list[str]:
+        """As `publish`, hundreds in a transaction."""
+        ids: list[str] = []
+        while len(ids) < count:
+            with self.database.write() as db:
+                for _ in range(min(500, count - len(ids))):
+                    told = {"user_id": new("usr_"), "role": "member", "left": True}
+                    events.publish(db, self.org_id, "org.member.removed.v1", told)
+                ids += [each.id for each in db.info["menagerie_events"]]
+        return ids
+
     def record(self, endpoint_id: str) -> WebhookEndpoint:
         with self.database.read() as db:
             found = webhook_endpoints.find(db, endpoint_id)

@@ -28,7 +28,7 @@ from storage.events.delivery_lanes import DeliveryLane, LaneHeld
 
 LEASE_S: Final = 60.0
 """Longer than a turn and the attempt that it may end with, so that none needs to be renewed."""
-TURN_S: Final = 5.0
+TURN_S: Final = 1.0
 """After which a lane is recorded, and given back where others wait."""
 POLL_S: Final = 1.0
 LOOK_EVERY_S: Final = 0.5

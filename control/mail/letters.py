@@ -112,9 +112,9 @@ Programs that use it are refused until you decide.
 def webhook_disabled(
     *, to: str, org: str, webhook: tuple[str, str], since: datetime | None, base_url: str
 ) -> Letter:
-    """`webhook` is its id and its URL; `since` when it began to fail, None where it is gone."""
-    webhook_id, url = webhook
-    org, url = _quotable(org), _quotable(url)
+    """`webhook` is its id and its host; `since` when it began to fail, None where it is gone."""
+    webhook_id, host = webhook
+    org = _quotable(org)
     why = (
         "answered that it is gone (410)"
         if since is None
@@ -124,10 +124,7 @@ def webhook_disabled(
         to=to,
         subject=f'A webhook endpoint of "{org}" is disabled',
         text=f"""\
-The webhook endpoint {webhook_id} of the organization "{org}":
-
-    "{url}"
-
+The webhook endpoint {webhook_id} of the organization "{org}", at {host},
 {why}. It is disabled on the database service at
 {base_url}
 

@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 from typing import Final
+from urllib.parse import urlsplit
 
 from sqlalchemy.orm import Session
 
@@ -49,7 +50,8 @@ def _end(
     failing_since = lane.failing_since or moment
     endpoint.disable(lane, moment, reason)
     dropped = webhook_deliveries.drop_pending(db, endpoint)
-    told = {"webhook_id": endpoint.id, "url": endpoint.url, "reason": reason}
+    # Not the URL: it may hold a token, and other endpoints are told of this.
+    told = {"webhook_id": endpoint.id, "reason": reason}
     publish(db, endpoint.org_id, DISABLED, {**told, "deliveries_dropped": dropped})
     audit.append(
         db,
@@ -64,7 +66,7 @@ def _end(
         letter = letters.webhook_disabled(
             to=email,
             org=org.name,
-            webhook=(endpoint.id, endpoint.url),
+            webhook=(endpoint.id, urlsplit(endpoint.url).hostname or ""),
             since=failing_since if reason == "failing" else None,
             base_url=services.settings.base_url,
         )

@@ -94,6 +94,8 @@ class WebhookTarget:
         endpoint = webhook_endpoints.find(db, lane.id)
         if endpoint is None:
             return None
+        # Known before it is looked: what is committed meanwhile has a higher number.
+        last = events.counts(db, [lane.org_id]).get(lane.org_id, 0)
         while found := events.after(db, lane.org_id, lane.seq, scope=None, limit=BATCH):
             wanted = _matching(db, endpoint, found)
             if wanted:
@@ -102,7 +104,7 @@ class WebhookTarget:
                 return Batch(to, numbered, found[-1].seq)
             lane.seq = found[-1].seq
         # Those that retention has deleted are passed too, or the lane would be taken again.
-        lane.seq = max(lane.seq, events.newest(db, lane.org_id)[0])
+        lane.seq = max(lane.seq, last)
         return None
 
     async def send(self, batch: Batch, client: GuardedClient, until: float) -> Result:

@@ -3,6 +3,7 @@
 import functools
 from datetime import datetime, timedelta
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import orjson
 
@@ -71,7 +72,7 @@ def update(call: OrgCall, webhook: WebhookEndpoint, body: Body) -> Body:
 
 def delete(call: OrgCall, webhook: WebhookEndpoint) -> Reply:
     webhook_endpoints.delete(call.db, webhook)
-    call.audit(target=webhook.id, detail={"url": webhook.url})
+    call.audit(target=webhook.id, detail={"host": _host(webhook.url)})
     return Reply.no_content()
 
 
@@ -130,10 +131,14 @@ def _shown(call: OrgCall, webhook: WebhookEndpoint) -> Body:
 
 
 def _told(body: Body) -> Body:
-    """For the audit log: what was chosen, but no free text."""
-    names = ("url", "events", "enabled")
-    told = {name: body[name] for name in names if name in body}
+    """For the audit log: what was chosen, but no free text; a URL may hold a token."""
+    told: Body = {name: body[name] for name in ("events", "enabled") if name in body}
+    told |= {"host": _host(body["url"])} if "url" in body else {}
     return told | ({"filters": sorted(body["filters"])} if "filters" in body else {})
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).hostname or ""
 
 
 def _check(call: OrgCall, body: Body) -> None:

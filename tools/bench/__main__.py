@@ -14,7 +14,7 @@ from tools import usage
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.md"
 _GATEWAY = ("gateway", "gateway_postgres", "egress")
 _SERVICES = ("specserver", "duckdb", *_GATEWAY, "work", "neighbour", "backups")
-ROOMS = (*_SERVICES, "migrations", "whole_way", "memory", "command_line")
+ROOMS = (*_SERVICES, "webhooks", "migrations", "whole_way", "memory", "command_line")
 _HEAD = """\
 # Benchmarks
 

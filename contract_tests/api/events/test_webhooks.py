@@ -64,7 +64,7 @@ def test_an_endpoint_is_registered_shown_changed_and_deleted(house: House) -> No
     assert house.get(path, tenant.key).status_code == 404
     audit = house.get(f"{tenant.path}/audit", tenant.key).json()["items"]
     told = {one["action"]: one["detail"] for one in audit}
-    assert told["webhook.create"] == {"url": URL, "events": ["instance.*"]}
+    assert told["webhook.create"] == {"host": "hooks.example.com", "events": ["instance.*"]}
     assert told["webhook.update"]["deliveries_dropped"] == 0
     assert "webhook.delete" in told
     assert secret not in str(audit)
