@@ -37,7 +37,7 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["org_id"], ["organizations.id"], name=op.f(f"fk_{table}_org_id")),
         sa.PrimaryKeyConstraint("id", name=op.f(f"pk_{table}")),
     )
-    op.create_index(op.f(f"ix_{table}_org_id"), table, ["org_id", "id"])
+    op.create_index(op.f(f"ix_{table}_org_id_id"), table, ["org_id", "id"])
     _egress()
 
 
