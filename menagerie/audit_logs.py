@@ -41,6 +41,8 @@ class LogFolder:
     def keep(self, newest_first: Iterable[AuditPublication]) -> int:
         try:
             self._folder.mkdir(mode=0o700, exist_ok=True)
+            if self._folder.is_symlink():
+                raise KeepsRecordsError("it is a symbolic link: put the folder in its place")
             lock = os.open(self._folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX)

@@ -4,6 +4,8 @@ import csv
 import http.client
 import io
 import json
+import subprocess
+import sys
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -245,6 +247,13 @@ def test_what_is_no_export_is_refused_with_the_reason(tmp_path: Path, content: s
     (tmp_path / "audit.csv").write_bytes(content.encode("latin-1"))
     with pytest.raises(SettingsError, match=r"audit\.csv"):
         audit_verify.export([tmp_path / "audit.csv"], "org_1", None)
+
+
+def test_the_command_says_what_it_cannot_check(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "menagerie", "audit", "verify", "--home", str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    told = f"menagerie audit verify: {tmp_path} is not the home of an installation"
+    assert (ended.returncode, ended.stderr.startswith(told)) == (2, True), ended.stderr
 
 
 @pytest.fixture

@@ -209,6 +209,22 @@ def test_what_is_done_to_the_log_is_found(
     assert tamper is remove_a_record or other.findings() == []
 
 
+def test_a_number_given_by_somebody_else_holds_up_no_other_organization(log: Log) -> None:
+    log.write(6)
+    other = another(log)
+    told = {"org_id": log.org_id, "action": "test.false", "actor_kind": "system"}
+    with log.stage.database.write() as db:
+        db.execute(
+            insert(AuditEntry).values(id=new("aud_"), seq=7, hash=NOTHING, detail={}, **told)
+        )
+    for each in (log, other):
+        each.append()
+    log.run("audit.seal")
+    assert (other.verified().unsealed, other.findings()) == (0, [])
+    assert log.verified().unsealed == 1
+    assert any("the head is at entry 6" in each for each in log.findings())
+
+
 def test_what_is_done_to_the_signed_log_is_found(log: Log) -> None:
     log.write(6)
     (file,) = (each for each in log.folder.iterdir() if each.suffix == ".ndjson")
@@ -291,6 +307,12 @@ def test_a_record_that_was_half_written_is_written_again(log: Log) -> None:
 def test_a_place_that_cannot_be_written_gets_what_it_missed_later(log: Log) -> None:
     log.folder.write_text("in the way")
     log.write(4)
+    log.folder.unlink()
+    elsewhere = log.folder.with_name("elsewhere")
+    elsewhere.mkdir()
+    log.folder.symlink_to(elsewhere)
+    log.run("audit.publish")
+    assert not list(lines_in(elsewhere))
     log.folder.unlink()
     log.run("audit.publish")
     assert len(list(lines_in(log.folder))) == 3

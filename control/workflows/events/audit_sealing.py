@@ -2,9 +2,12 @@
 
 from typing import Any, Final
 
+import structlog
 from sqlalchemy.orm import Session
 
 from control.work import Operation, Schedule, workflow
+from storage.database import Database
+from storage.errors import StateConflict
 from storage.events import audit_chain
 
 EVERY_S: Final = 2
@@ -12,6 +15,7 @@ _ORGS: Final = 1_000
 _AT_ONCE: Final = 200
 """Entries that are sealed in one transaction: others wait to write."""
 _ROUNDS_MAX: Final = 200
+_log = structlog.get_logger(__name__)
 
 
 @workflow("audit.seal", deadline_s=300)
@@ -20,11 +24,18 @@ def seal(op: Operation) -> None:
     for _ in range(_ROUNDS_MAX):
         with op.database.read() as db:
             waiting = audit_chain.unsealed(db, _ORGS)
-        if not waiting:
+        if not sum(_seal(op.database, org_id) for org_id in waiting):
             return
-        for org_id in waiting:
-            with op.database.write() as db:
-                audit_chain.seal(db, org_id, _AT_ONCE)
+
+
+def _seal(database: Database, org_id: str | None) -> int:
+    """A number that somebody else has given an entry holds up this organization alone."""
+    try:
+        with database.write() as db:
+            return audit_chain.seal(db, org_id, _AT_ONCE)
+    except StateConflict as error:
+        _log.error("audit log not sealed", org_id=org_id, reason=error.detail)
+        return 0
 
 
 def _lanes(db: Session) -> dict[str, dict[str, Any]]:
