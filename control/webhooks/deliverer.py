@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from control.delivery.deliverer import Deliverer
+from control.delivery.dns_names import DnsNames
 from control.delivery.guarded import GuardedClient
-from control.delivery.names import DnsNames
 from control.services import Services
 from control.webhooks.retries import WebhookRetries
 from control.webhooks.sending import WebhookTarget, reach_of
