@@ -18,7 +18,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from menagerie import compliance_settings, mail_settings, names, setting_values, webhook_settings
+from menagerie import compliance_settings, mail_settings, names, setting_values, workload_settings
 from menagerie.errors import SettingsError
 
 DEFAULT_HOME = Path("~/.menagerie")
@@ -30,7 +30,7 @@ GATEWAY_PORTS = ("https", "postgres", "mysql", "resp", "mongodb", "clickhouse_ht
 class Settings(
     compliance_settings.ComplianceSettings,
     mail_settings.MailSettings,
-    webhook_settings.WebhookSettings,
+    workload_settings.WorkloadSettings,
     BaseSettings,
 ):
     """What is in force for this process. Times in seconds, ports as integers (0: any free one)."""

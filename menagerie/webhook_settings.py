@@ -2,14 +2,13 @@
 
 from typing import Annotated, Any
 
-from pydantic import Field, field_validator
+from pydantic import BaseModel, Field, field_validator
 from pydantic_settings import NoDecode
 
 from menagerie import setting_values
-from menagerie.workload_settings import WorkloadSettings
 
 
-class WebhookSettings(WorkloadSettings):
+class WebhookSettings(BaseModel):
     webhook_insecure_localhost: bool = Field(
         default=False,
         description="development: allow webhooks to http://localhost and 127.0.0.1",

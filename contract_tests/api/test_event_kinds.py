@@ -13,7 +13,7 @@ from contract_tests.workflows import siem
 from contract_tests.workflows.fake_backups import ARCHIVING, COPIES
 from contract_tests.workflows.fake_migrations import checked, compared, copied, moment
 from contract_tests.workflows.known import take_turn
-from control.delivery.places import Reach
+from control.delivery.receiver_urls import Reach
 from control.siem.lane import Sent, SiemLanes
 from control.webhooks import endings
 from control.webhooks.retries import WebhookRetries

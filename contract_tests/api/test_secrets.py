@@ -16,7 +16,7 @@ from contract_tests.api.second_factor import code, enrol, enrolled
 from contract_tests.api.soft_authenticator import Authenticator
 from contract_tests.api.with_passkeys import OPTIONS, SIGN_IN_OPTIONS, added, asked
 from control.boundary import secret_members
-from control.delivery.places import Reach
+from control.delivery.receiver_urls import Reach
 from control.siem import targets
 from control.siem.lane import Sent, SiemLanes
 from specserver import Operation

@@ -12,9 +12,9 @@ import pytest
 from contract_tests.delivery.receivers import Answering, Received, Receiver
 from contract_tests.gateway.authorities import SERVER, Authority
 from contract_tests.name_server import NameServer
-from control.delivery.guarded import READ_BYTES_MAX, Answer, GuardedClient
-from control.delivery.names import DnsNames, NameUnknown
-from control.delivery.places import Place, Reach
+from control.delivery.dns_names import DnsNames, NameUnknown
+from control.delivery.guarded import READ_BYTES_MAX, GuardedClient, PostAnswer
+from control.delivery.receiver_urls import Reach, ReceiverUrl
 
 HERE = Reach(here=True)
 INSIDE = Reach(excepted=("127.0.0.1/32",))
@@ -33,15 +33,15 @@ class Told:
 
 
 def post(
-    place: Place,
+    place: ReceiverUrl,
     *,
     reach: Reach = HERE,
     names: Told | DnsNames | None = None,
     within_s: float = 5.0,
     tls: ssl.SSLContext | None = None,
     times: int = 1,
-) -> list[Answer]:
-    async def ask() -> list[Answer]:
+) -> list[PostAnswer]:
+    async def ask() -> list[PostAnswer]:
         client = GuardedClient(reach, names or DnsNames(), within_s=within_s, tls=tls)
         try:
             return [await client.post(place, b"{}", {"X-Own": "1"}) for _ in range(times)]
@@ -51,8 +51,8 @@ def post(
     return asyncio.run(ask())
 
 
-def at(receiver: Receiver, host: str = "localhost", scheme: str = "http") -> Place:
-    return Place(scheme, host, receiver.port, "/hook?a=b")
+def at(receiver: Receiver, host: str = "localhost", scheme: str = "http") -> ReceiverUrl:
+    return ReceiverUrl(scheme, host, receiver.port, "/hook?a=b")
 
 
 def answering(answer: Answering, _received: Received) -> Answering:
@@ -103,7 +103,7 @@ def test_a_name_that_leads_elsewhere_a_moment_later_has_no_effect() -> None:
     """It is looked up once for a connection, which goes to the address that was checked."""
     with Receiver(host="127.0.0.2") as within, Receiver() as allowed:
         names = Told(["127.0.0.1"], ["127.0.0.2"])
-        place = Place("http", "rebound.example.com", within.port, "/")
+        place = ReceiverUrl("http", "rebound.example.com", within.port, "/")
         (answer,) = post(place, reach=INSIDE, names=names)
         assert answer.error == "the connection was refused"
         assert names.answers == [["127.0.0.2"]]
@@ -179,12 +179,12 @@ def test_what_is_no_http_is_said_to_be_none() -> None:
         await writer.drain()
         writer.close()
 
-    async def ask() -> Answer:
+    async def ask() -> PostAnswer:
         server = await asyncio.start_server(greet, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         client = GuardedClient(HERE, DnsNames(), within_s=5)
         try:
-            return await client.post(Place("http", "127.0.0.1", port, "/"), b"", {})
+            return await client.post(ReceiverUrl("http", "127.0.0.1", port, "/"), b"", {})
         finally:
             await client.close()
             server.close()

@@ -9,9 +9,9 @@ from contract_tests.siem.receiver import Receiver
 from contract_tests.workflows import siem
 from contract_tests.workflows.stage import Stage
 from control.delivery.deliverer import Deliverer
+from control.delivery.dns_names import DnsNames
 from control.delivery.guarded import GuardedClient
-from control.delivery.names import DnsNames
-from control.delivery.places import Reach
+from control.delivery.receiver_urls import Reach
 from control.siem import targets
 from control.siem.lane import SiemLanes, Times
 from storage import identifiers

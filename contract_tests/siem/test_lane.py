@@ -10,7 +10,7 @@ from sqlalchemy import delete, select
 
 from contract_tests.siem.rig import Rig
 from contract_tests.workflows.siem import SECRET
-from control.delivery.places import Reach
+from control.delivery.receiver_urls import Reach
 from control.siem import lines
 from control.siem.told import AUDIT, EGRESS, GAP
 from storage.access import organizations

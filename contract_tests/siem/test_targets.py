@@ -12,7 +12,7 @@ from obstore.store import S3Store
 
 from contract_tests.bucket_server import BUCKET, bucket_server
 from contract_tests.siem.rig import HERE, Rig
-from control.delivery.places import Reach
+from control.delivery.receiver_urls import Reach
 from control.policy.siem import check_target
 from control.sealing import Sealer
 from control.siem import targets

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 
 from control.delivery import lanes
 from control.delivery.guarded import GuardedClient
-from control.delivery.lanes import Beside, Places, Taken, Target
+from control.delivery.lanes import Beside, LaneSlots, LaneTarget, TakenDelivery
 from control.work.listeners import listener
 from control.work.presence import Presence
 from storage.database import Database, now
@@ -49,29 +49,31 @@ class Deliverer:
     def __init__(
         self,
         database: Database,
-        targets: Sequence[Target],
+        targets: Sequence[LaneTarget],
         beside: Sequence[Beside],
         make_client: Callable[[], GuardedClient],
         *,
         lease_s: float = LEASE_S,
         turn_s: float = TURN_S,
-        places: Places | None = None,
+        places: LaneSlots | None = None,
     ) -> None:
         self._database = database
         self._targets = {each.kind: each for each in targets}
         self._beside = beside
         self._make_client = make_client
         self._lease_s, self._turn_s = lease_s, turn_s
-        self._places = places or Places()
+        self._places = places or LaneSlots()
         self._stopping, self._left = threading.Event(), threading.Event()
         self._presence = Presence(database)
         self._missed: set[str] = set()
         self._held: dict[str, LaneHeld] = {}
-        self._under_way: dict[int, list[Taken]] = {place: [] for place in range(len(beside))}
+        self._in_progress: dict[int, list[TakenDelivery]] = {
+            place: [] for place in range(len(beside))
+        }
         self._to_record: list[_Sent] = []
-        self._bell = _Bell()
+        self._wakeup = _Wakeup()
         self._thread = threading.Thread(target=self._run, name="delivery", daemon=True)
-        listen = listener(database, self._bell, self._left, self._presence, events.CHANNEL)
+        listen = listener(database, self._wakeup, self._left, self._presence, events.CHANNEL)
         self._listening = threading.Thread(
             target=self._until_left, args=(listen,), name="delivery-listen", daemon=True
         )
@@ -87,7 +89,7 @@ class Deliverer:
     def stop(self, wait_s: float = STOP_WAIT_S) -> None:
         """Take nothing new, and wait that long for what is under way; the rest is as if killed."""
         self._stopping.set()
-        self._bell.notify()
+        self._wakeup.notify()
         if self._thread.ident is not None:
             self._thread.join(wait_s)
         self._left.set()
@@ -108,14 +110,14 @@ class Deliverer:
 
     async def _deliver(self, threads: ThreadPoolExecutor) -> None:
         self._threads = threads
-        self._bell.ring_here()
+        self._wakeup.ring_here()
         self._client = self._make_client()
         self._recorded = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         others = [asyncio.create_task(each()) for each in (self._record_all, self._look_all)]
         while not self._stopping.is_set():
             wait_s = await self._guarded(self._take_all)
-            await self._bell.wait(POLL_S if wait_s is None else wait_s)
+            await self._wakeup.wait(POLL_S if wait_s is None else wait_s)
         with suppress(TimeoutError):
             async with asyncio.timeout(STOP_WAIT_S / 2):
                 await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -151,15 +153,15 @@ class Deliverer:
             self._begin(self._run_lane(held, target, batch))
         wait_s = POLL_S
         for place, beside in enumerate(self._beside):
-            turn = await self._in_thread(beside.take, self._database, [*self._under_way[place]])
+            turn = await self._in_thread(beside.take, self._database, [*self._in_progress[place]])
             for one in turn.taken:
-                self._under_way[place].append(one)
+                self._in_progress[place].append(one)
                 self._begin(self._run_beside(place, beside, one))
             if turn.next_s is not None:
                 wait_s = min(wait_s, max(turn.next_s, SHORTEST_WAIT_S))
         return wait_s
 
-    def _take_lanes(self) -> list[tuple[LaneHeld, Target, Any]]:
+    def _take_lanes(self) -> list[tuple[LaneHeld, LaneTarget, Any]]:
         held = list(self._held.values())
         more = {kind: target.has_more() for kind, target in self._targets.items()}
         free = self._places.most - len(held)
@@ -191,7 +193,7 @@ class Deliverer:
 
     # Sending.
 
-    async def _run_lane(self, held: LaneHeld, target: Target, batch: Any) -> None:
+    async def _run_lane(self, held: LaneHeld, target: LaneTarget, batch: Any) -> None:
         begun = time.monotonic()
         try:
             while batch is not None:
@@ -205,17 +207,17 @@ class Deliverer:
         finally:
             self._held.pop(held.id, None)
             # Its place, or what it has left, may be wanted.
-            self._bell.notify()
+            self._wakeup.notify()
 
-    async def _run_beside(self, place: int, beside: Beside, taken: Taken) -> None:
+    async def _run_beside(self, place: int, beside: Beside, taken: TakenDelivery) -> None:
         try:
             result = await beside.send(taken, self._client)
             await self._record(_Sent(None, beside, result, goes_on=False))
         except Exception:  # noqa: BLE001 -- it is taken again later
             _log.exception("a delivery failed", lane=taken.lane_id)
         finally:
-            self._under_way[place].remove(taken)
-            self._bell.notify()
+            self._in_progress[place].remove(taken)
+            self._wakeup.notify()
 
     # Recording.
 
@@ -301,7 +303,7 @@ class Deliverer:
             _log.warning("a deliverer exited; its lanes are taken over", deliverer=name)
             with self._database.write() as db:
                 delivery_lanes.free(db, name)
-            self._bell.notify()
+            self._wakeup.notify()
         self._missed = absent
 
 
@@ -313,7 +315,7 @@ class _Sent:
         self.next_batch: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
 
-class _Bell:
+class _Wakeup:
     """Wakes the event loop from any thread; one that nobody waits for is kept for the next."""
 
     def __init__(self) -> None:

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import httpcore
 
-from control.delivery.names import Names, NameUnknown
-from control.delivery.places import Place, Reach
+from control.delivery.dns_names import Names, NameUnknown
+from control.delivery.receiver_urls import Reach, ReceiverUrl
 from gateway.peer_texts import printable
 
 WITHIN_S: Final = 10.0
@@ -35,7 +35,7 @@ class NotReachable(httpcore.ConnectError):
 
 
 @dataclass(frozen=True)
-class Answer:
+class PostAnswer:
     """Either a status, or an error; `head` is how the body begins."""
 
     duration_ms: int
@@ -73,12 +73,14 @@ class GuardedClient:
     async def close(self) -> None:
         await self._pool.aclose()
 
-    async def post(self, place: Place, content: bytes, headers: Mapping[str, str]) -> Answer:
+    async def post(
+        self, place: ReceiverUrl, content: bytes, headers: Mapping[str, str]
+    ) -> PostAnswer:
         return await self.send("POST", place, content, headers)
 
     async def send(
-        self, method: str, place: Place, content: bytes, headers: Mapping[str, str]
-    ) -> Answer:
+        self, method: str, place: ReceiverUrl, content: bytes, headers: Mapping[str, str]
+    ) -> PostAnswer:
         """What came back, or why nothing did; it raises for no fault of the receiver."""
         begun = time.monotonic()
         try:
@@ -90,11 +92,11 @@ class GuardedClient:
             error = _in_words(fault)
         else:
             shown = printable(head[:SHOWN_BYTES].decode(errors="replace"), SHOWN_BYTES)
-            return Answer(_since(begun), status, None, shown, answered)
-        return Answer(_since(begun), error=error)
+            return PostAnswer(_since(begun), status, None, shown, answered)
+        return PostAnswer(_since(begun), error=error)
 
     async def _exchange(
-        self, method: str, place: Place, content: bytes, headers: Mapping[str, str]
+        self, method: str, place: ReceiverUrl, content: bytes, headers: Mapping[str, str]
     ) -> tuple[int, str | None, bytes]:
         sent = {"Host": place.authority, "Content-Length": str(len(content)), **headers}
         url = httpcore.URL(

@@ -26,8 +26,8 @@ PAUSE_MOST_S: Final = 60.0
 SLOW_MS: Final = 2_000
 
 
-class Target(Protocol):
-    """One kind of receivers. `Batch` and `Result` are its own business.
+class LaneTarget(Protocol):
+    """One kind of receivers. `Batch` and `LaneResult` are its own business.
 
     `read` and `record` run in transactions of other threads, `send` on the event loop.
     """
@@ -56,10 +56,10 @@ class Beside(Protocol):
     What is taken and never recorded is taken again later.
     """
 
-    def take(self, database: Database, under_way: Collection["Taken"]) -> "Turn":
+    def take(self, database: Database, in_progress: Collection["TakenDelivery"]) -> "Turn":
         """What is to be sent now, beside what is under way in this process."""
 
-    async def send(self, taken: Any, client: GuardedClient) -> "Taken":
+    async def send(self, taken: Any, client: GuardedClient) -> "TakenDelivery":
         """What came of one of these."""
 
     def record(
@@ -68,7 +68,7 @@ class Beside(Protocol):
         """Write that down; their lanes are locked. One that is not there was deleted."""
 
 
-class Taken(Protocol):
+class TakenDelivery(Protocol):
     """What is under way beside the lanes: of which of them, and whose."""
 
     @property
@@ -82,12 +82,12 @@ class Taken(Protocol):
 class Turn:
     """What was taken, and in how many seconds there may be more; None: only once some is done."""
 
-    taken: Sequence[Taken] = ()
+    taken: Sequence[TakenDelivery] = ()
     next_s: float | None = None
 
 
 @dataclass
-class Places:
+class LaneSlots:
     """Those of a deliverer, and who has them."""
 
     most: int = LANES_MAX

@@ -12,9 +12,9 @@ from sqlalchemy.orm import Session
 
 from control import events
 from control.delivery import backoff
-from control.delivery.guarded import Answer, GuardedClient
+from control.delivery.guarded import GuardedClient, PostAnswer
 from control.delivery.lanes import SLOW_MS
-from control.delivery.places import PlaceRefused, Reach
+from control.delivery.receiver_urls import Reach, UrlRefused
 from control.events.envelope import timestamp
 from control.sealing import Sealer, SealError
 from control.siem import lines, targets
@@ -93,7 +93,7 @@ class SiemLanes:
         try:
             # Compressing is no work for the event loop.
             request = await asyncio.to_thread(targets.request, self._sealer, batch, self._reach)
-        except PlaceRefused as refused:
+        except UrlRefused as refused:
             return Sent(to, is_full, f"the URL {refused}")
         except SealError:
             _log.exception("siem.secrets_unreadable", delivery=batch.delivery_id)
@@ -160,7 +160,7 @@ def _about(delivery: SiemDelivery, since: datetime) -> dict[str, Any]:
     return {"delivery_id": delivery.id, "target_kind": delivery.kind, "since": timestamp(since)}
 
 
-def _error(request: SiemRequest, answer: Answer) -> str | None:
+def _error(request: SiemRequest, answer: PostAnswer) -> str | None:
     """Nothing of the answer's body: it may repeat what was sent, or a secret."""
     if answer.error is not None:
         return answer.error

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import orjson
 
-from control.delivery.places import Place, PlaceRefused, Reach, place_of
+from control.delivery.receiver_urls import Reach, ReceiverUrl, UrlRefused, receiver_url
 from control.policy.violations import Violation, wrong
 from control.sealing import Sealer
 from control.siem.lines import Lines
@@ -55,7 +55,7 @@ class SiemRequest:
     """`secret` is what a POST is signed with as it is sent."""
 
     method: str
-    place: Place
+    place: ReceiverUrl
     headers: Mapping[str, str] = field(repr=False)
     content: bytes = field(repr=False)
     secret: str | None = field(default=None, repr=False)
@@ -77,8 +77,8 @@ def check_places(target: Mapping[str, Any], reach: Reach) -> list[Violation]:
     if name not in target:
         return []
     try:
-        place = place_of(target[name], reach)
-    except PlaceRefused as refused:
+        place = receiver_url(target[name], reach)
+    except UrlRefused as refused:
         return [wrong(f"target/{name}", "url", str(refused))]
     if name == "endpoint" and place.target != "/":
         return [
@@ -92,7 +92,7 @@ def seal(sealer: Sealer, delivery_id: str, secrets: Mapping[str, str]) -> bytes:
 
 
 def request(sealer: Sealer, batch: SiemBatch, reach: Reach) -> SiemRequest:
-    """Raises PlaceRefused where the settings no longer allow the target, and SealError."""
+    """Raises UrlRefused where the settings no longer allow the target, and SealError."""
     secrets = orjson.loads(sealer.open(batch.sealed, _context(batch.delivery_id)))
     make = _to_bucket if batch.kind == "s3" else _to_webhook
     return make(batch, secrets, reach)
@@ -103,7 +103,7 @@ def _context(delivery_id: str) -> str:
 
 
 def _to_webhook(batch: SiemBatch, secrets: Mapping[str, str], reach: Reach) -> SiemRequest:
-    place = place_of(batch.target["url"], reach)
+    place = receiver_url(batch.target["url"], reach)
     headers = {"Content-Type": NDJSON, "User-Agent": "Menagerie"}
     if name := batch.target.get("header_name"):
         headers[name] = secrets["header_value"]
@@ -113,7 +113,7 @@ def _to_webhook(batch: SiemBatch, secrets: Mapping[str, str], reach: Reach) -> S
 def _to_bucket(batch: SiemBatch, secrets: Mapping[str, str], reach: Reach) -> SiemRequest:
     """The same name and bytes whenever the batch is sent again."""
     content = gzip.compress(batch.lines.content, _GZIP_LEVEL, mtime=0)
-    place = place_of(_signed_url(batch, secrets), reach)
+    place = receiver_url(_signed_url(batch, secrets), reach)
     headers = {"Content-Type": NDJSON, "Content-Encoding": "gzip", "If-None-Match": "*"}
     return SiemRequest("PUT", place, headers, content)
 

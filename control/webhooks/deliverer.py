@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from control.delivery.deliverer import Deliverer
+from control.delivery.dns_names import DnsNames
 from control.delivery.guarded import GuardedClient
-from control.delivery.lanes import Target
-from control.delivery.names import DnsNames
+from control.delivery.lanes import LaneTarget
 from control.services import Services
 from control.siem.lane import SiemLanes
 from control.webhooks.retries import WebhookRetries
@@ -21,7 +21,7 @@ def make_deliverer(
     def client() -> GuardedClient:
         return GuardedClient(reach_of(services), DnsNames(dns_servers))
 
-    targets: list[Target] = [
+    targets: list[LaneTarget] = [
         WebhookTarget(services),
         SiemLanes(services.sealer, reach_of(services)),
     ]

@@ -14,13 +14,13 @@ from sqlalchemy.orm import Session
 
 from control.delivery.backoff import next_at
 from control.delivery.guarded import GuardedClient
-from control.delivery.lanes import Taken, Turn
+from control.delivery.lanes import TakenDelivery, Turn
 from control.services import Services
 from control.webhooks import endings
 from control.webhooks.sending import (
     Attempt,
     Destination,
-    Message,
+    EventMessage,
     attempt,
     destination,
     message_of,
@@ -47,7 +47,7 @@ class Retry:
     delivery_id: str
     lease: int
     destination: Destination
-    message: Message
+    message: EventMessage
 
 
 @dataclass(frozen=True)
@@ -65,10 +65,10 @@ class WebhookRetries:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    def take(self, database: Database, under_way: Collection[Taken]) -> Turn:
-        of_endpoint = Counter(one.lane_id for one in under_way)
-        of_org = Counter(one.org_id for one in under_way)
-        free = AT_ONCE_MAX - len(under_way)
+    def take(self, database: Database, in_progress: Collection[TakenDelivery]) -> Turn:
+        of_endpoint = Counter(one.lane_id for one in in_progress)
+        of_org = Counter(one.org_id for one in in_progress)
+        free = AT_ONCE_MAX - len(in_progress)
         full = {lane_id for lane_id, count in of_endpoint.items() if count >= OF_ENDPOINT_MAX}
         if free <= 0:
             return Turn()
@@ -150,7 +150,7 @@ class WebhookRetries:
         endings.end_if_due(db, self._services, lane, answer.status, moment)
 
 
-def _message(delivery: WebhookDelivery, event: Event | None) -> Message | None:
+def _message(delivery: WebhookDelivery, event: Event | None) -> EventMessage | None:
     if delivery.event_type == PING:
         return ping_of(delivery)
     return None if event is None else message_of(event)

@@ -15,9 +15,9 @@ from sqlalchemy import ColumnElement
 from sqlalchemy.orm import Session
 
 from control.delivery.backoff import HORIZON, next_at
-from control.delivery.guarded import Answer, GuardedClient
+from control.delivery.guarded import GuardedClient, PostAnswer
 from control.delivery.lanes import SLOW_MS
-from control.delivery.places import Place, PlaceRefused, Reach, place_of
+from control.delivery.receiver_urls import Reach, ReceiverUrl, UrlRefused, receiver_url
 from control.events.envelope import envelope, timestamp
 from control.policy import webhooks as policy
 from control.services import Services
@@ -42,13 +42,13 @@ GONE: Final = 410
 class Destination:
     """Where to, and by which secrets; `refused` says why nothing is sent there any more."""
 
-    place: Place | None
+    place: ReceiverUrl | None
     secrets: tuple[str, ...]
     refused: str = ""
 
 
 @dataclass(frozen=True)
-class Message:
+class EventMessage:
     event_id: str
     kind: str
     body: bytes
@@ -58,9 +58,9 @@ class Message:
 class Attempt:
     """What was sent, when by the clock of this machine (for readers), and what came back."""
 
-    message: Message
+    message: EventMessage
     at: datetime
-    answer: Answer
+    answer: PostAnswer
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,12 @@ class Batch:
     """Messages to send; when all are sent, the lane has come as far as `seq`."""
 
     destination: Destination
-    messages: Sequence[tuple[int, Message]]
+    messages: Sequence[tuple[int, EventMessage]]
     seq: int
 
 
 @dataclass(frozen=True)
-class Result:
+class LaneResult:
     attempts: Sequence[Attempt]
     seq: int
 
@@ -107,17 +107,17 @@ class WebhookTarget:
         lane.seq = max(lane.seq, last)
         return None
 
-    async def send(self, batch: Batch, client: GuardedClient, until: float) -> Result:
+    async def send(self, batch: Batch, client: GuardedClient, until: float) -> LaneResult:
         """One after the other, until the time is over or one is gone for good."""
         attempts: list[Attempt] = []
         for place, (_, message) in enumerate(batch.messages):
             attempts.append(await attempt(client, batch.destination, message))
             is_last = place + 1 == len(batch.messages)
             if not is_last and (attempts[-1].answer.status == GONE or time.monotonic() > until):
-                return Result(attempts, batch.messages[place][0])
-        return Result(attempts, batch.seq)
+                return LaneResult(attempts, batch.messages[place][0])
+        return LaneResult(attempts, batch.seq)
 
-    def record(self, db: Session, lane: DeliveryLane, result: Result) -> None:
+    def record(self, db: Session, lane: DeliveryLane, result: LaneResult) -> None:
         moment = now(db)
         lane.seq = result.seq
         rows = [_row(lane, each, moment) for each in result.attempts]
@@ -127,11 +127,11 @@ class WebhookTarget:
         endings.end_if_due(db, self._services, lane, result.attempts[-1].answer.status, moment)
 
 
-def message_of(event: Event) -> Message:
-    return Message(event.id, event.type, orjson.dumps(envelope(event)))
+def message_of(event: Event) -> EventMessage:
+    return EventMessage(event.id, event.type, orjson.dumps(envelope(event)))
 
 
-def ping_of(delivery: webhook_deliveries.WebhookDelivery) -> Message:
+def ping_of(delivery: webhook_deliveries.WebhookDelivery) -> EventMessage:
     """An event that is nowhere else."""
     told = Event(
         id=delivery.event_id,
@@ -150,8 +150,8 @@ def destination(services: Services, endpoint: WebhookEndpoint, moment: datetime)
         services.sealer.open(sealed, context).decode() for sealed in endpoint.sealed(moment)
     )
     try:
-        return Destination(place_of(endpoint.url, reach_of(services)), secrets)
-    except PlaceRefused as refused:
+        return Destination(receiver_url(endpoint.url, reach_of(services)), secrets)
+    except UrlRefused as refused:
         return Destination(None, secrets, f"the URL {refused}")
 
 
@@ -165,12 +165,12 @@ def secret_context(endpoint_id: str) -> str:
     return f"webhook secret {endpoint_id}"
 
 
-async def attempt(client: GuardedClient, to: Destination, message: Message) -> Attempt:
+async def attempt(client: GuardedClient, to: Destination, message: EventMessage) -> Attempt:
     """Signed anew: receivers refuse what was signed some minutes ago."""
     seconds = time.time()
     at = datetime.fromtimestamp(seconds, UTC)
     if to.place is None:
-        return Attempt(message, at, Answer(0, error=to.refused))
+        return Attempt(message, at, PostAnswer(0, error=to.refused))
     signed = signing.headers(message.event_id, message.kind, message.body, int(seconds), to.secrets)
     answer = await client.post(to.place, message.body, {**_HEADERS, **signed})
     return Attempt(message, at, answer)
@@ -190,7 +190,7 @@ def told_of(tried: Attempt, number: int, next_attempt_at: datetime | None) -> di
 
 
 def note_in_lane(
-    lane: DeliveryLane, answer: Answer, moment: datetime, next_attempt_at: datetime | None
+    lane: DeliveryLane, answer: PostAnswer, moment: datetime, next_attempt_at: datetime | None
 ) -> None:
     is_slow = answer.duration_ms > SLOW_MS
     if answer.is_success:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from control.delivery.backoff import HORIZON
-from control.delivery.places import PlaceRefused, place_of
+from control.delivery.receiver_urls import UrlRefused, receiver_url
 from control.policy import webhooks as policy
 from control.policy.violations import Violation, refuse, wrong
 from control.webhooks import sending, signing
@@ -160,8 +160,8 @@ def _kinds(document: bytes) -> list[str]:
 def _url_faults(call: OrgCall, body: Body) -> list[Violation]:
     try:
         if "url" in body:
-            place_of(body["url"], sending.reach_of(call.services))
-    except PlaceRefused as refused:
+            receiver_url(body["url"], sending.reach_of(call.services))
+    except UrlRefused as refused:
         return [wrong("url", "format", f"the URL {refused}")]
     return []
 

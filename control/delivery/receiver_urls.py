@@ -30,12 +30,12 @@ _NAME_MAX: Final = 253
 _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
 
-class PlaceRefused(ValueError):  # noqa: N818 -- a fact about a URL
+class UrlRefused(ValueError):  # noqa: N818 -- a fact about a URL
     """Nothing is sent there; the message says what the URL must be."""
 
 
 @dataclass(frozen=True)
-class Place:
+class ReceiverUrl:
     """`host` is a name, or an address without brackets; `target` the path with its query."""
 
     scheme: str
@@ -65,31 +65,31 @@ class Reach:
         return is_allowed(address, self.excepted)
 
 
-def place_of(url: str, reach: Reach) -> Place:
-    """Raises PlaceRefused for a URL to which nothing may be sent, whatever its name leads to."""
+def receiver_url(url: str, reach: Reach) -> ReceiverUrl:
+    """Raises UrlRefused for a URL to which nothing may be sent, whatever its name leads to."""
     if len(url) > LENGTH_MAX:
-        raise PlaceRefused(f"must have at most {LENGTH_MAX:,} characters")
+        raise UrlRefused(f"must have at most {LENGTH_MAX:,} characters")
     if any(not "!" <= each <= "~" for each in url) or "\\" in url:
-        raise PlaceRefused(
+        raise UrlRefused(
             "must be of visible ASCII characters, without spaces and backslashes; write other"
             " characters of a host in Punycode (xn--…), and those of a path percent-encoded"
         )
     parts = _URL.fullmatch(url)
     if parts is None:
-        raise PlaceRefused("must be a URL such as https://example.com/webhooks")
+        raise UrlRefused("must be a URL such as https://example.com/webhooks")
     if parts["user"]:
-        raise PlaceRefused("must not have a user or a password; receivers verify the signature")
+        raise UrlRefused("must not have a user or a password; receivers verify the signature")
     if parts["fragment"]:
-        raise PlaceRefused("must not have a fragment (#…), which is never sent")
+        raise UrlRefused("must not have a fragment (#…), which is never sent")
     host = _host(parts["host"].lower(), reach)
     scheme = parts["scheme"].lower()
     if scheme != "https" and not (scheme == "http" and reach.here and host in HERE):
         also = ", or http://localhost" if reach.here else ""
-        raise PlaceRefused(f"must begin with https://{also}")
+        raise UrlRefused(f"must begin with https://{also}")
     target = parts["target"] or "/"
     if target.startswith("?"):
         target = f"/{target}"
-    return Place(scheme, host, _port(parts["port"], scheme), target)
+    return ReceiverUrl(scheme, host, _port(parts["port"], scheme), target)
 
 
 def _port(text: str | None, scheme: str) -> int:
@@ -97,7 +97,7 @@ def _port(text: str | None, scheme: str) -> int:
         return _PORTS[scheme]
     port = int(text[1:]) if 1 < len(text) <= 6 else 0  # noqa: PLR2004 -- a colon and five digits
     if not 1 <= port <= _PORT_MAX:
-        raise PlaceRefused(f"must have a port from 1 to {_PORT_MAX:,}, or none for 443")
+        raise UrlRefused(f"must have a port from 1 to {_PORT_MAX:,}, or none for 443")
     return port
 
 
@@ -106,14 +106,14 @@ def _host(text: str, reach: Reach) -> str:
     if _is_address(host):
         if reach.allows(host, host):
             return host
-        raise PlaceRefused("must not have an address that is not public")
+        raise UrlRefused("must not have an address that is not public")
     labels = host.split(".")
     if _NUMBER.fullmatch(labels[-1]):
-        raise PlaceRefused("must have a host name, or an address in its usual form")
+        raise UrlRefused("must have a host name, or an address in its usual form")
     if len(host) > _NAME_MAX or not all(map(_LABEL.fullmatch, labels)):
-        raise PlaceRefused("must have a host name such as example.com")
+        raise UrlRefused("must have a host name such as example.com")
     if host == "localhost" and not reach.here:
-        raise PlaceRefused("must not be on this machine")
+        raise UrlRefused("must not be on this machine")
     return host
 
 

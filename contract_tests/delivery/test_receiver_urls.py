@@ -2,7 +2,7 @@
 
 import pytest
 
-from control.delivery.places import Place, PlaceRefused, Reach, place_of
+from control.delivery.receiver_urls import Reach, ReceiverUrl, UrlRefused, receiver_url
 
 PUBLIC = Reach()
 HERE = Reach(here=True)
@@ -37,41 +37,44 @@ REFUSED = [
 
 @pytest.mark.parametrize("url", REFUSED)
 def test_an_odd_url_is_refused(url: str) -> None:
-    with pytest.raises(PlaceRefused, match=r"^must "):
-        place_of(url, PUBLIC)
+    with pytest.raises(UrlRefused, match=r"^must "):
+        receiver_url(url, PUBLIC)
 
 
 @pytest.mark.parametrize(
     ("url", "place"),
     [
-        ("https://example.com", Place("https", "example.com", 443, "/")),
-        ("HTTPS://Example.COM./a?b=c", Place("https", "example.com", 443, "/a?b=c")),
-        ("https://example.com:8443?x=1", Place("https", "example.com", 8443, "/?x=1")),
-        ("https://8.8.8.8/a", Place("https", "8.8.8.8", 443, "/a")),
-        ("https://[2606:4700::1111]/", Place("https", "2606:4700::1111", 443, "/")),
-        ("https://xn--bcher-kva.example/", Place("https", "xn--bcher-kva.example", 443, "/")),
+        ("https://example.com", ReceiverUrl("https", "example.com", 443, "/")),
+        ("HTTPS://Example.COM./a?b=c", ReceiverUrl("https", "example.com", 443, "/a?b=c")),
+        ("https://example.com:8443?x=1", ReceiverUrl("https", "example.com", 8443, "/?x=1")),
+        ("https://8.8.8.8/a", ReceiverUrl("https", "8.8.8.8", 443, "/a")),
+        ("https://[2606:4700::1111]/", ReceiverUrl("https", "2606:4700::1111", 443, "/")),
+        ("https://xn--bcher-kva.example/", ReceiverUrl("https", "xn--bcher-kva.example", 443, "/")),
     ],
 )
-def test_a_public_url_is_a_place(url: str, place: Place) -> None:
-    assert place_of(url, PUBLIC) == place
+def test_a_public_url_is_a_place(url: str, place: ReceiverUrl) -> None:
+    assert receiver_url(url, PUBLIC) == place
 
 
 def test_the_authority_is_what_the_host_header_has() -> None:
-    assert place_of("https://example.com:443/", PUBLIC).authority == "example.com"
-    assert place_of("https://[2606:4700::1111]:8443/", PUBLIC).authority == "[2606:4700::1111]:8443"
+    assert receiver_url("https://example.com:443/", PUBLIC).authority == "example.com"
+    assert (
+        receiver_url("https://[2606:4700::1111]:8443/", PUBLIC).authority
+        == "[2606:4700::1111]:8443"
+    )
 
 
 def test_development_may_use_this_machine_and_nothing_else() -> None:
     for url in ("http://localhost:3000/hook", "http://127.0.0.1:1/", "https://localhost/"):
-        assert place_of(url, HERE).host in {"localhost", "127.0.0.1"}
+        assert receiver_url(url, HERE).host in {"localhost", "127.0.0.1"}
     for url in ("http://example.com/", "http://127.0.0.2/", "https://10.0.0.1/"):
-        with pytest.raises(PlaceRefused):
-            place_of(url, HERE)
+        with pytest.raises(UrlRefused):
+            receiver_url(url, HERE)
     assert not HERE.allows("rebound.example.com", "127.0.0.1")
 
 
 def test_a_network_of_the_settings_is_allowed_over_https() -> None:
-    assert place_of("https://10.1.2.3/", INSIDE).host == "10.1.2.3"
+    assert receiver_url("https://10.1.2.3/", INSIDE).host == "10.1.2.3"
     for url in ("http://10.1.2.3/", "https://10.2.0.1/"):
-        with pytest.raises(PlaceRefused):
-            place_of(url, INSIDE)
+        with pytest.raises(UrlRefused):
+            receiver_url(url, INSIDE)
