@@ -59,7 +59,8 @@ class Layout:
         for directory in (home, home / "run", opened / "run", opened / "instances"):
             directory.mkdir(parents=True, exist_ok=True)
             directory.chmod(PASSABLE)
-        (home / "activity").mkdir(mode=0o700, exist_ok=True)
+        for written_by_gateway in ("activity", "egress"):
+            (home / written_by_gateway).mkdir(mode=0o700, exist_ok=True)
         sockets = opened / "run"
         if len(os.fsencode(sockets)) > SOCKET_DIRECTORY_BYTES_MAX:
             sockets = _short_directory(home)
@@ -134,6 +135,10 @@ class Layout:
     @property
     def activity(self) -> Path:
         return self.home / "activity"
+
+    @property
+    def egress(self) -> Path:
+        return self.home / "egress"
 
     @property
     def instances(self) -> Path:

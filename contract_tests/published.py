@@ -10,6 +10,8 @@ from openapi_schema_validator import OAS31Validator
 from sqlalchemy import event
 
 from specserver import Document
+from storage.events import egress
+from storage.events.egress import EgressReport
 from storage.events.events import Event
 
 _DOCUMENT: Final = Path(__file__).resolve().parents[1] / "openapi.yaml"
@@ -70,8 +72,13 @@ def checked() -> Iterator[Published]:
     def check(_made: Event, _given: Any, values: dict[str, Any]) -> None:
         published.check(values["type"], values["data"])
 
+    def check_report(_made: EgressReport, _given: Any, values: dict[str, Any]) -> None:
+        published.check(egress.KIND, values["data"])
+
     event.listen(Event, "init", check)
+    event.listen(EgressReport, "init", check_report)
     try:
         yield published
     finally:
         event.remove(Event, "init", check)
+        event.remove(EgressReport, "init", check_report)

@@ -62,6 +62,11 @@ class ControlSettings:
     stream_ttl_s: float = 3_600
     audit_kept_days: int = 400
     events_kept_days: int = 90
+    webhook_insecure_localhost: bool = False
+    # CIDRs that webhooks may be sent to although they are not public.
+    webhook_allowed_networks: tuple[str, ...] = ()
+    webhook_disabled_after_days: int = 3
+    webhook_deliveries_kept_days: int = 30
     idle_pause_s: int = 900
     rotation_overlap_s: int = 86_400
     rate_limits: bool = True

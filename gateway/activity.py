@@ -3,7 +3,7 @@
 import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,20 +22,40 @@ class Former:
     peaks: dict[int, int] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class ConnectionTraffic:
-    """`peaks` are the most connections at once that were let in, of all workers, by the hour."""
+    """The bytes of one connection, counted where they pass. `id` is made with its first report."""
 
-    connections: int = 0
-    last_activity_at: float = 0.0
-    peaks: dict[int, int] = field(default_factory=dict)
+    instance_id: str = ""
+    client_ip: str = ""
+    protocol: str = ""
     bytes_in: int = 0
     bytes_out: int = 0
+    id: str = ""
+    reported_bytes: int = 0
 
+
+@dataclass(slots=True)
+class InstanceTraffic:
+    """`peaks` are the most connections at once that were let in, of all workers, by the hour.
+
+    `ended_in` and `ended_out` are the bytes of connections that are `open` no more.
+    """
+
+    last_activity_at: float = 0.0
+    peaks: dict[int, int] = field(default_factory=dict)
+    open: set[ConnectionTraffic] = field(default_factory=set)
+    ended_in: int = 0
+    ended_out: int = 0
+
+    bytes_in: int = 0
+    bytes_out: int = 0
     seen_bytes: int = 0
 
     def look(self) -> None:
-        """Notes the time where bytes have moved since the last look."""
+        """Adds up, and notes the time where bytes have moved since the last look."""
+        self.bytes_in = self.ended_in + sum(each.bytes_in for each in self.open)
+        self.bytes_out = self.ended_out + sum(each.bytes_out for each in self.open)
         moved_bytes = self.bytes_in + self.bytes_out
         if moved_bytes != self.seen_bytes:
             self.seen_bytes = moved_bytes
@@ -44,44 +64,63 @@ class ConnectionTraffic:
 
 class Activity:
     def __init__(
-        self, directory: Path, former: dict[str, Former], total: Callable[[str], int]
+        self,
+        directory: Path,
+        former: dict[str, Former],
+        total: Callable[[str], int],
+        ended: Callable[[ConnectionTraffic], None] = lambda _: None,
     ) -> None:
-        """`total` says how many connections of an instance all workers have together."""
+        """`total` says how many connections of an instance all workers have together.
+
+        `ended` is called with each connection as it closes.
+        """
         self._total = total
+        self._ended = ended
         self._path = directory / f"{os.getpid()}.json"
         self._instances = {
-            instance_id: ConnectionTraffic(0, told.last_activity_at, dict(told.peaks))
+            instance_id: InstanceTraffic(told.last_activity_at, dict(told.peaks))
             for instance_id, told in former.items()
         }
         self._written = b"{}"
         # The first connection of an instance must be known before the cell thinks it idle.
         self.urgent = False
 
-    def opened(self, instance_id: str) -> ConnectionTraffic:
-        traffic = self._instances.setdefault(instance_id, ConnectionTraffic())
-        self.urgent = self.urgent or not traffic.connections
-        traffic.connections += 1
+    def opened(
+        self, instance_id: str, client_ip: str = "", protocol: str = ""
+    ) -> ConnectionTraffic:
+        traffic = self._instances.setdefault(instance_id, InstanceTraffic())
+        self.urgent = self.urgent or not traffic.open
+        connection = ConnectionTraffic(instance_id, client_ip, protocol)
+        traffic.open.add(connection)
         traffic.last_activity_at = time.time()
-        return traffic
+        return connection
+
+    def open_of(self, instance_id: str) -> Collection[ConnectionTraffic]:
+        traffic = self._instances.get(instance_id)
+        return () if traffic is None else traffic.open
 
     def let_in(self, instance_id: str) -> None:
         """One more connection counts: this hour's peak may be now."""
-        self._note_peak(instance_id, self._instances.setdefault(instance_id, ConnectionTraffic()))
+        self._note_peak(instance_id, self._instances.setdefault(instance_id, InstanceTraffic()))
 
-    def _note_peak(self, instance_id: str, traffic: ConnectionTraffic) -> None:
+    def _note_peak(self, instance_id: str, traffic: InstanceTraffic) -> None:
         hour, total = int(time.time() // HOUR_S), self._total(instance_id)
         if total > traffic.peaks.get(hour, 0):
             traffic.peaks[hour] = total
         for past in [each for each in traffic.peaks if each <= hour - PEAK_HOURS]:
             del traffic.peaks[past]
 
-    def closed(self, traffic: ConnectionTraffic) -> None:
-        traffic.connections -= 1
+    def closed(self, connection: ConnectionTraffic) -> None:
+        traffic = self._instances[connection.instance_id]
+        traffic.open.discard(connection)
+        traffic.ended_in += connection.bytes_in
+        traffic.ended_out += connection.bytes_out
         traffic.last_activity_at = time.time()
+        self._ended(connection)
 
     def forget_all_but(self, instance_ids: set[str]) -> None:
         for instance_id in [i for i in self._instances if i not in instance_ids]:
-            if not self._instances[instance_id].connections:
+            if not self._instances[instance_id].open:
                 del self._instances[instance_id]
 
     def write(self) -> bool:
@@ -89,7 +128,7 @@ class Activity:
         self.urgent = False
         for instance_id, traffic in self._instances.items():
             traffic.look()
-            if traffic.connections:
+            if traffic.open:
                 # Those that stay when the hour turns are connections of the next one, too.
                 self._note_peak(instance_id, traffic)
         content = orjson.dumps(
@@ -104,9 +143,9 @@ class Activity:
         return True
 
 
-def _shown(traffic: ConnectionTraffic) -> dict[str, float | int | dict[str, int]]:
+def _shown(traffic: InstanceTraffic) -> dict[str, float | int | dict[str, int]]:
     return {
-        "connections": traffic.connections,
+        "connections": len(traffic.open),
         "last_activity_at": round(traffic.last_activity_at, 3),
         "bytes_in": traffic.bytes_in,
         "bytes_out": traffic.bytes_out,

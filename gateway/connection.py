@@ -359,7 +359,9 @@ class Connection(TlsSteps):
         if self._entered is None:
             self._entered = route
             if route.instance_id is not None:
-                self.traffic = self._shared.activity.opened(route.instance_id)
+                self.traffic = self._shared.activity.opened(
+                    route.instance_id, self._preface.address, route.protocol
+                )
 
     def _on_client_end(self) -> None:
         self._note_abandoned()

@@ -63,6 +63,8 @@ class GatewaySettings:
     logins_waiting_max: int = 500
     login_timeout_s: float = 20.0
     poll_s: float = 0.2
+    # How often is told what each connection has sent out, where somebody asks for it.
+    egress_s: float = 10.0
     drain_s: float = 5.0
 
     # None leaves structlog as the caller has set it up.

@@ -14,6 +14,7 @@ import uvloop
 from gateway.activity import Activity, Former
 from gateway.certificates import Certificates
 from gateway.connection import Connection
+from gateway.egress import EgressReports
 from gateway.listening import Entry, Listening
 from gateway.protocols.interface import GatewayProtocol
 from gateway.routes import Routes
@@ -44,6 +45,7 @@ class GatewayWorker:
     ) -> None:
         home = settings.cell_home
         loop = asyncio.get_running_loop()
+        self._egress = EgressReports(home / "egress")
         self._settings = settings
         self._listeners = listeners
         self._protocols = protocols
@@ -56,7 +58,7 @@ class GatewayWorker:
             routes=Routes(home / "routes.json"),
             certificates=Certificates(home / "pki"),
             slots=slots,
-            activity=Activity(home / "activity", former, slots.total),
+            activity=Activity(home / "activity", former, slots.total, self._egress.ended),
             waker=Waker(home),
             proxies=tuple(
                 ipaddress.ip_network(each, strict=False) for each in settings.proxy_cidrs
@@ -76,6 +78,7 @@ class GatewayWorker:
         tasks = [
             self._loop.create_task(self._every(self._settings.poll_s, self._poll)),
             self._loop.create_task(self._every(ACTIVITY_S, self._write_activity)),
+            self._loop.create_task(self._every(self._settings.egress_s, self._write_egress)),
             self._loop.create_task(self._every(REPORT_S, self._report)),
             self._loop.create_task(self._every(self._reap_s(), self._reap)),
             self._loop.create_task(self._every(BREAKS_S, self._notice_breaks)),
@@ -99,6 +102,7 @@ class GatewayWorker:
         await self._shared.login_reports.stop()
         self._report()
         self._shared.activity.write()
+        self._write_egress()
         log.info("gateway.worker_stopped")
 
     def _accept(self, entry: Entry, listener: socket.socket) -> None:
@@ -160,6 +164,9 @@ class GatewayWorker:
 
     def _write_activity(self) -> None:
         self._shared.activity.write()
+
+    def _write_egress(self) -> None:
+        self._egress.write(self._shared.activity.open_of)
 
     def _report(self) -> None:
         if self._shared.refused:

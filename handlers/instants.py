@@ -2,7 +2,10 @@
 
 from datetime import UTC, datetime, timedelta
 
+from control.events.envelope import timestamp
 from specserver import Invalid
+
+__all__ = ["before", "read", "refused", "timestamp", "timestamp_or_none"]
 
 
 def read(text: str, **place: str) -> datetime:
@@ -25,12 +28,6 @@ def before(moment: datetime, span: timedelta) -> datetime:
 def refused(message: str, *, keyword: str = "date-time", **place: str) -> Invalid:
     about = place.get("parameter") or place.get("pointer")
     return Invalid(f"{about} {message}", errors=[{**place, "keyword": keyword, "message": message}])
-
-
-def timestamp(moment: datetime) -> str:
-    """RFC 3339 in UTC with milliseconds."""
-    in_utc = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
-    return in_utc.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def timestamp_or_none(moment: datetime | None) -> str | None:

@@ -25,6 +25,7 @@ from menagerie.account_pages import AccountPages
 from menagerie.errors import SettingsError
 from menagerie.mail import folder_in
 from menagerie.settings import Settings
+from menagerie.webhook_settings import WebhookSettings
 from pages import alone
 from specserver import App, Document, Reply
 from specserver.shares import Shares
@@ -61,6 +62,7 @@ def build_services(settings: Settings) -> Services:
         stream_ttl_s=settings.stream_ttl_s,
         audit_kept_days=settings.audit_kept_days,
         events_kept_days=settings.events_kept_days,
+        **{name: getattr(settings, name) for name in WebhookSettings.model_fields},
         idle_pause_s=settings.idle_pause_s,
         rotation_overlap_s=settings.rotation_overlap_s,
         overcommit=Overcommit(

@@ -11,7 +11,9 @@ import uvicorn
 
 from control import workflows
 from control.boundary.addresses import levels
+from control.delivery.deliverer import Deliverer
 from control.services import Services
+from control.webhooks.deliverer import make_deliverer
 from control.work import Worker, collect
 from menagerie import composition, first_start, open_files
 from menagerie.access import AccessLog
@@ -54,14 +56,19 @@ def build_app(settings: Settings) -> AccessLog:
         first_start.bring_up_to_date(settings, services)
     elif settings.on_sqlite:
         services.database.migrate()
-    worker = build_worker(settings, services) if alone or settings.on_sqlite else None
+    working = background(settings, services) if alone or settings.on_sqlite else []
     app = composition.build_app(
         settings,
         services,
-        on_startup=[worker.start] if worker else [],
-        on_shutdown=[*([worker.stop] if worker else []), services.database.dispose],
+        on_startup=[each.start for each in working],
+        on_shutdown=[*(each.stop for each in working), services.database.dispose],
     )
     return AccessLog(app, settings.trusted_proxies)
+
+
+def background(settings: Settings, services: Services) -> list[Worker | Deliverer]:
+    """What works beside the API, or alone in a worker's process."""
+    return [build_worker(settings, services), make_deliverer(services, settings.dns_servers)]
 
 
 def build_worker(settings: Settings, services: Services) -> Worker:
@@ -99,7 +106,7 @@ def run_worker(settings: Settings) -> int:
     open_files.raise_limit()
     loaded()
     services = composition.build_services(settings)
-    worker = build_worker(settings, services)
+    working = background(settings, services)
     stopping = Event()
 
     def stop(_number: int, _frame: Any) -> None:
@@ -107,8 +114,10 @@ def run_worker(settings: Settings) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
-    worker.start()
+    for each in working:
+        each.start()
     stopping.wait()
-    worker.stop()
+    for each in working:
+        each.stop()
     services.database.dispose()
     return 0

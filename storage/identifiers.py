@@ -1,5 +1,6 @@
 """Identifiers: a type prefix and a ULID, ascending within a process even inside one millisecond."""
 
+import hashlib
 import threading
 from datetime import datetime
 
@@ -15,6 +16,11 @@ def new(prefix: str) -> str:
     with _lock:
         _last = max(int(ULID()), _last + 1)
         return prefix + str(ULID.from_int(_last))
+
+
+def derived(prefix: str, text: str) -> str:
+    """The same id for the same text; it tells no time."""
+    return prefix + str(ULID.from_bytes(hashlib.sha256(text.encode()).digest()[:16]))
 
 
 def first_of(prefix: str, moment: datetime) -> str:

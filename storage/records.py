@@ -28,7 +28,12 @@ from storage.events.alerts import Alert
 from storage.events.audit import AuditEntry
 from storage.events.audit_chain import AuditHead
 from storage.events.audit_publications import AuditPublication, PublishedHead
+from storage.events.delivery_lanes import DeliveryLane
+from storage.events.egress import EgressCount, EgressReport
 from storage.events.events import Event, EventCount
+from storage.events.siem_deliveries import SiemDelivery
+from storage.events.webhook_deliveries import WebhookDelivery
+from storage.events.webhook_endpoints import WebhookEndpoint
 from storage.instances.approvals import Approval
 from storage.instances.changes import Change
 from storage.instances.instances import Instance
@@ -64,7 +69,10 @@ __all__ = [
     "Change",
     "CopyStatus",
     "CustomRole",
+    "DeliveryLane",
     "Domain",
+    "EgressCount",
+    "EgressReport",
     "EnterpriseOrg",
     "Event",
     "EventCount",
@@ -91,12 +99,15 @@ __all__ = [
     "RoleAssignment",
     "Sample",
     "ServiceAccount",
+    "SiemDelivery",
     "SupportGrant",
     "Team",
     "TeamMember",
     "UsedChallenge",
     "User",
     "UserSession",
+    "WebhookDelivery",
+    "WebhookEndpoint",
     "Work",
     "WorkloadIdentity",
 ]

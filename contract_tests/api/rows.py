@@ -51,6 +51,9 @@ class Estate:
     approval_id: str = f"apr_{NEVER}"
     subsidiary_id: str = f"org_{NEVER}"
     passkey_id: str = f"pk_{NEVER}"
+    webhook_id: str = f"wh_{NEVER}"
+    delivery_id: str = f"whd_{NEVER}"
+    siem_delivery_id: str = f"siem_{NEVER}"
     queue_name: str = "orders"
 
     @property
@@ -81,6 +84,10 @@ class Estate:
             "queue_name": self.queue_name,
             "session_id": "current",
             "passkey_id": self.passkey_id,
+            "siem_delivery_id": self.siem_delivery_id,
+            "action": "disable",
+            "webhook_id": self.webhook_id,
+            "delivery_id": self.delivery_id,
         }
 
 
@@ -110,6 +117,10 @@ NOBODY = {
     "queue_name": "never",
     "session_id": f"ses_{NEVER}",
     "passkey_id": f"pk_{NEVER}",
+    "siem_delivery_id": f"siem_{NEVER}",
+    "action": "disable",
+    "webhook_id": f"wh_{NEVER}",
+    "delivery_id": f"whd_{NEVER}",
 }
 
 
@@ -128,6 +139,7 @@ def estate(house: House, name: str = "Estate", *, plan: str = "team") -> Estate:
     approval_id = waiting(house, tenant, name, team_id)
     ids = (*copies, migration_id, alert_id, user_id, invite_id, team_id, *roles, approval_id)
     ids = (*ids, attached(house, tenant, name), with_passkey(house, tenant))
+    ids = (*ids, *with_webhook(house, tenant, name), sent_to_siem(house, tenant, name))
     return Estate(tenant, instance_id, domain_id, *ids)
 
 
@@ -149,6 +161,26 @@ def with_passkey(house: House, tenant: Tenant) -> str:
         )
         db.add(made)
         return made.id
+
+
+def sent_to_siem(house: House, tenant: Tenant, name: str) -> str:
+    """The id of a SIEM delivery, to a bucket with this name in its prefix."""
+    target = {"kind": "s3", "bucket": "audit", "region": "eu-central-1"}
+    target |= {"prefix": f"{'-'.join(name.split())}/"}
+    secrets = {"access_key_id": "AKIA", "secret_access_key": "secret"}
+    path = f"{tenant.path}/audit/siem-deliveries"
+    made = house.post(path, tenant.key, json={"target": {**target, **secrets}})
+    assert made.status_code == 201, made.text
+    return str(made.json()["id"])
+
+
+def with_webhook(house: House, tenant: Tenant, name: str) -> tuple[str, str]:
+    """The ids of a webhook endpoint with this description, and of a test of it."""
+    body = {"url": "https://hooks.example.com/", "events": ["*"], "description": name}
+    made = house.post(f"{tenant.path}/webhooks", tenant.key, json=body)
+    assert made.status_code == 201, made.text
+    tested = house.post(f"{made.headers['location']}/actions/test", tenant.key)
+    return str(made.json()["id"]), str(tested.json()["id"])
 
 
 def invited(house: House, tenant: Tenant, name: str) -> str:

@@ -12,12 +12,19 @@ from contract_tests import published
 from contract_tests.api import leaks
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import DOCUMENT, migrating, watch
+from contract_tests.workflows import siem
 from contract_tests.workflows.fake_backups import ARCHIVING, COPIES
 from contract_tests.workflows.fake_migrations import checked, compared, copied, moment
 from contract_tests.workflows.known import take_turn
+from control.delivery.receiver_urls import Reach
 from control.events.kinds import kinds_of
+from control.siem.lane import Sent, SiemLanes
+from control.webhooks import endings
+from control.webhooks.retries import WebhookRetries
 from storage.access import teams
+from storage.events import delivery_lanes
 from storage.events.events import Event
+from storage.events.siem_deliveries import StreamPositions
 
 Act = Callable[[House, Tenant, str], None]
 KINDS = kinds_of(json.dumps(DOCUMENT.raw).encode())
@@ -217,6 +224,61 @@ def all_used(house: House, tenant: Tenant, _instance_id: str) -> None:
     watched(house)
 
 
+def sent_to_siem(house: House, tenant: Tenant) -> str:
+    """The id of a SIEM delivery."""
+    target = {"kind": "webhook", "url": "https://siem.example.com/"}
+    made = house.post(f"{tenant.path}/audit/siem-deliveries", tenant.key, json={"target": target})
+    assert made.status_code == 201, made.text
+    return str(made.json()["id"])
+
+
+def interrupted(house: House, tenant: Tenant, _instance_id: str) -> None:
+    answered(house, sent_to_siem(house, tenant), "the target answered 503")
+
+
+def resumed(house: House, tenant: Tenant, _instance_id: str) -> None:
+    delivery_id = sent_to_siem(house, tenant)
+    answered(house, delivery_id, "the target answered 503")
+    answered(house, delivery_id, None)
+
+
+def answered(house: House, delivery_id: str, error: str | None) -> None:
+    """What came of two batches, a quarter of an hour apart."""
+    lanes = SiemLanes(house.services.sealer, Reach())
+    sent = Sent(StreamPositions(0, 0, 0), is_full=False, error=error)
+    for _ in range(2):
+        with house.database.write() as db:
+            lanes.record(db, delivery_lanes.fetch(db, delivery_id), sent)
+        house.pass_time(900)
+
+
+def sent_out(house: House, tenant: Tenant, instance_id: str) -> None:
+    sent_to_siem(house, tenant)
+    house.cell.sends_out("0a0a0a0a-1", siem.report(instance_id))
+    with house.database.write() as db:
+        take_turn(db, "egress.collect")
+    house.settle()
+
+
+def with_webhook(house: House, tenant: Tenant) -> str:
+    """The path of an endpoint."""
+    body = {"url": "https://hooks.example.com/", "events": ["*"]}
+    made = house.post(f"{tenant.path}/webhooks", tenant.key, json=body)
+    return str(made.headers["location"])
+
+
+def webhook_gone(house: House, tenant: Tenant, _instance_id: str) -> None:
+    webhook_id = with_webhook(house, tenant).rpartition("/")[2]
+    with house.database.write() as db:
+        lane = delivery_lanes.fetch(db, webhook_id, lock=True)
+        endings.end_if_due(db, house.services, lane, endings.GONE, house.database.now(db))
+
+
+def webhook_tested(house: House, tenant: Tenant, _instance_id: str) -> None:
+    assert house.post(f"{with_webhook(house, tenant)}/actions/test", tenant.key).is_success
+    assert WebhookRetries(house.services).take(house.database, []).taken
+
+
 CHECKED = checked(("warning", "the table has no primary key"))
 ROTATED = {"generation": 2, "overlap_until": "2030-01-01T00:00:00.000Z"}
 ACTS: dict[str, list[Act]] = {
@@ -263,6 +325,11 @@ ACTS: dict[str, list[Act]] = {
     "quota.exceeded.v1": [all_used],
     "alert.raised.v1": [lost, key_leaked, spent],
     "alert.resolved.v1": [late_and(archiving())],
+    "siem_delivery.interrupted.v1": [interrupted],
+    "siem_delivery.resumed.v1": [resumed],
+    "usage.egress.v1": [sent_out],
+    "webhook.disabled.v1": [webhook_gone],
+    "webhook.ping.v1": [webhook_tested],
 }
 
 

@@ -49,7 +49,8 @@ def test_every_place_that_takes_a_time_is_tried_here() -> None:
     whole = document().raw
     taken = {place[2] if place[0] == "components" else place[1] for place in places(whole)}
     metrics = "/v1/orgs/{org_id}/instances/{instance_id}/metrics"
-    bodies = {"ApiKeyCreate", "BranchCreate", "RestoreCreate", *ENDS.values()}
+    bodies = {"ApiKeyCreate", "BranchCreate", "RestoreCreate", "SiemDeliveryCreate"}
+    bodies |= {"WebhookRedelivery", *ENDS.values()}
     assert taken == {*bodies, "AuditFrom", "AuditTo", metrics}
 
 
@@ -91,6 +92,30 @@ def test_the_audit_log(house: House, here: Estate, path: str, written: str) -> N
         assert answer.status_code in (200, 422), answer.text
         if answer.status_code == 422:
             assert answer.json()["errors"][0]["parameter"] in params
+
+
+@pytest.mark.parametrize("written", one_in(3, EXTREMES))
+def test_when_a_siem_delivery_begins(house: House, here: Estate, written: str) -> None:
+    path = f"{here.tenant.path}/audit/siem-deliveries"
+    target = {"kind": "webhook", "url": "https://siem.example.com/in"}
+    answer = house.post(path, here.tenant.key, json={"target": target, "begin_at": written})
+    if answer.status_code == 201:
+        made = f"{path}/{answer.json()['id']}"
+        assert house.request("DELETE", made, here.tenant.key).status_code == 204
+    else:
+        is_problem(answer, 422)
+        assert answer.json()["errors"][0]["pointer"] == "/begin_at"
+
+
+@pytest.mark.parametrize("written", one_in(3, EXTREMES))
+def test_a_span_of_deliveries(house: House, here: Estate, written: str) -> None:
+    path = f"{here.tenant.path}/webhooks/{here.webhook_id}/actions/redeliver"
+    for name, other in (("from", "to"), ("to", "from")):
+        body = {name: written, other: "2026-11-30T00:00:00Z"}
+        answer = house.post(path, here.tenant.key, json=body)
+        assert answer.status_code in (202, 422), answer.text
+        if answer.status_code == 422:
+            assert answer.json()["errors"][0]["pointer"] in {"/from", "/to"}
 
 
 @pytest.mark.parametrize("written", one_in(3, EXTREMES))

@@ -16,7 +16,11 @@ from contract_tests.api.second_factor import code, enrol, enrolled
 from contract_tests.api.soft_authenticator import Authenticator
 from contract_tests.api.with_passkeys import OPTIONS, SIGN_IN_OPTIONS, added, asked
 from control.boundary import secret_members
+from control.delivery.receiver_urls import Reach
+from control.siem import targets
+from control.siem.lane import Sent, SiemLanes
 from specserver import Operation
+from storage.events import audit_chain, delivery_lanes
 from storage.records import Record
 
 NEW = "canary-staple-of-nine-oaks"
@@ -131,7 +135,42 @@ def ask_for_a_passkey(house: House, person: Person) -> list[str]:
     return [WRONG, PASSWORD]
 
 
+def send_to_siem(house: House, person: Person) -> list[str]:
+    """Made, refused, and sent of: both kinds of targets."""
+    tenant = house.tenant()
+    header = {"header_name": "Authorization", "header_value": f"Splunk {NEW}"}
+    key = {"access_key_id": "canary-of-a-key", "secret_access_key": WRONG}
+    webhook = {"kind": "webhook", "url": "https://siem.example.com/", **header}
+    bucket = {"kind": "s3", "bucket": "audit", "region": "eu-central-1", **key}
+    lanes = SiemLanes(house.services.sealer, Reach())
+    secrets = [NEW, "canary-of-a-key", WRONG]
+    path = f"{tenant.path}/audit/siem-deliveries"
+    is_problem(house.post(path, person.session, json={"target": webhook}), 404)
+    is_problem(house.post(path, tenant.key, json={"target": {**bucket, **header}}), 422)
+    for target in (webhook, bucket):
+        made = house.post(path, tenant.key, json={"target": target}).json()
+        secrets += [made["signing_secret"]] if made["signing_secret"] else []
+        with house.database.write() as db:
+            audit_chain.seal(db, tenant.org_id, 100)
+            lane = delivery_lanes.fetch(db, made["id"])
+            batch = lanes.read(db, lane)
+            assert batch is not None
+            request = targets.request(house.services.sealer, batch, Reach())
+            log_of_it = structlog.get_logger("siem")
+            log_of_it.info("siem.sent", batch=batch, request=request)
+            refused = Sent(batch.lines.to, is_full=False, error="the target answered 503")
+            lanes.record(db, lane, refused)
+        assert house.post(f"{path}/{made['id']}/actions/disable", tenant.key).is_success
+        assert house.request("DELETE", f"{path}/{made['id']}", tenant.key).is_success
+    return secrets
+
+
 ACTS: dict[str, dict[str, Act]] = {
+    "siem_deliveries.create": {
+        "header_value": send_to_siem,
+        "access_key_id": send_to_siem,
+        "secret_access_key": send_to_siem,
+    },
     "leak_reports.create": {"token": report_a_leak},
     "sessions.create": {"password": sign_in, "totp_code": sign_in_with_a_code},
     "sessions.step_up": {"code": step_up},
@@ -188,6 +227,9 @@ def test_what_answers_show_once_is_stated_here_again() -> None:
         "passkeys.create": {"recovery_codes"},
         "passkeys.sign_in": {"token"},
         "sessions.create": {"token"},
+        "siem_deliveries.create": {"signing_secret"},
+        "webhooks.create": {"secret"},
+        "webhooks.rotate_secret": {"secret"},
     } == TELLING
 
 

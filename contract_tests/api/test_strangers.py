@@ -52,7 +52,7 @@ ELSEWHERE = {
 """Lists outside of any organization, and whose they are."""
 NAMELESS = {
     *("instances.metrics", "restores.list", "permissions.list", "predefined_roles.list"),
-    *("migrations.list", "migrations.list_in_instance"),
+    *("migrations.list", "migrations.list_in_instance", "webhooks.deliveries"),
     *("role_assignments.list", "project_roles.list", "project_members.list", "audit.heads"),
 }
 """Lists of what has no name, but figures and ids."""

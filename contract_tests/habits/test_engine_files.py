@@ -34,6 +34,7 @@ MODULES = {"engine_files"}
 CELLS_OWN = {
     "cell/certificates/acme/challenge.py": "the home's",
     "cell/certificates/pki.py": "the home's",
+    "cell/instances/egress.py": "what the gateway wrote, in a folder of the cell's",
     "cell/engines/log_pieces.py": "what was fetched for a restore, in a folder of the cell's",
     "cell/engines/mysql/log_replay.py": "what was fetched for a restore, of the cell's",
     "cell/engines/mysql/files.py": "a snapshot that is complete, of the cell's",

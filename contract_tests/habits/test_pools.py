@@ -32,6 +32,7 @@ TOLD = {
     "cell/instances/queues.py": ("requests to the queues of an instance",),
     "gateway/client_certificates.py": ("verifying certificates of clients",),
     "gateway/login_reports.py": ("comparing logins after failed ones",),
+    "control/delivery/deliverer.py": ("threads of deliveries for the database",),
     "specserver/shares.py": (
         *("passwords being verified", "threads of the API", "long polls", "request bodies"),
         *("requests waiting for such a thread", "live streams", "downloads"),

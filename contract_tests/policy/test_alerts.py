@@ -24,6 +24,8 @@ QUIET = {
     *("approval.requested.v1", "approval.decided.v1"),
     *("org.member.invited.v1", "org.member.removed.v1"),
     *("org.baa_signed.v1", RAISED, RESOLVED),
+    *("siem_delivery.interrupted.v1", "siem_delivery.resumed.v1", "usage.egress.v1"),
+    *("webhook.disabled.v1", "webhook.ping.v1"),
 }
 """Those that neither raise nor resolve an alert."""
 ELSEWHERE = {BUDGET: "control/workflows/access/budgets.py looks at what was spent"}

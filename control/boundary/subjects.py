@@ -25,7 +25,7 @@ from storage.access import (
 from storage.access.scopes import RecordPlace
 from storage.data import backups, migrations, restores
 from storage.errors import RecordNotFound
-from storage.events import alerts
+from storage.events import alerts, siem_deliveries, webhook_deliveries, webhook_endpoints
 from storage.instances import approvals, instances
 from storage.network import domains
 from storage.roles import roles, service_accounts, support_grants, workload_identities
@@ -155,6 +155,24 @@ def _alert(call: "Call", _found: Records, alert_id: str, *, lock: bool) -> alert
     return alerts.fetch(call.db, _org_id(call), alert_id, lock=lock)
 
 
+def _siem_delivery(
+    call: "Call", _found: Records, delivery_id: str, *, lock: bool
+) -> siem_deliveries.SiemDelivery:
+    return siem_deliveries.fetch(call.db, _org_id(call), delivery_id, lock=lock)
+
+
+def _webhook(
+    call: "Call", _found: Records, webhook_id: str, *, lock: bool
+) -> webhook_endpoints.WebhookEndpoint:
+    return webhook_endpoints.fetch(call.db, _org_id(call), webhook_id, lock=lock)
+
+
+def _webhook_delivery(
+    call: "Call", found: Records, delivery_id: str, *, lock: bool
+) -> webhook_deliveries.WebhookDelivery:
+    return webhook_deliveries.fetch(call.db, found["webhook"], delivery_id, lock=lock)
+
+
 def _approval(call: "Call", _found: Records, approval_id: str, *, lock: bool) -> approvals.Approval:
     """There for whoever asked for it, too, where they may not decide."""
     assert call.caller is not None
@@ -201,6 +219,9 @@ KINDS: Final[Mapping[str, RecordKind]] = {
     "invite": RecordKind(ORG, _invite),
     "alert": RecordKind(ORG, _alert, shown_by="alerts:read", place=_place_of_alert),
     "approval": RecordKind(ORG, _approval, shown_by="approvals:read"),
+    "siem_delivery": RecordKind(ORG, _siem_delivery),
+    "webhook": RecordKind(ORG, _webhook),
+    "webhook_delivery": RecordKind("webhook", _webhook_delivery),
     "subsidiary": RecordKind(ORG, _subsidiary),
     "session": RecordKind(CALLER, _session),
     "passkey": RecordKind(CALLER, _passkey),

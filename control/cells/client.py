@@ -2,7 +2,7 @@
 
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, Protocol
 from urllib.parse import quote, unquote
 
@@ -92,6 +92,9 @@ class CellClient(BackupActs, Protocol):
     def end_access(
         self, instance_id: str, holders: list[str], urls: Mapping[str, float]
     ) -> None: ...
+    def collect_egress(
+        self, instance_ids: Collection[str], taken: Collection[str]
+    ) -> list[Answer]: ...
     def queues(self, instance_id: str) -> Queues: ...
     def migrations(self, instance_id: str) -> CellMigrations: ...
 
@@ -177,6 +180,14 @@ class HttpCell(HttpBackupActs):
         unused = [{"jti": jti, "expires_at": at} for jti, at in urls.items()]
         body = orjson.dumps({"holders": holders, "urls": unused})
         self._send("POST", path, body, {"Content-Type": "application/json"}, OBSERVE_TIMEOUT_S)
+
+    def collect_egress(self, instance_ids: Collection[str], taken: Collection[str]) -> list[Answer]:
+        """What there is of these instances; reports that were `taken` are removed there."""
+        body = orjson.dumps({"instance_ids": list(instance_ids), "taken": list(taken)})
+        head = {"Content-Type": "application/json"}
+        said = self._send("POST", "/v1/egress/actions/collect", body, head, OBSERVE_TIMEOUT_S)
+        items: list[Answer] = _described("egress.collect", said)["items"]
+        return items
 
     def queues(self, instance_id: str) -> Queues:
         return HttpQueues(f"{_path(instance_id)}/queues", self._ask_queues)

@@ -110,6 +110,34 @@ Programs that use it are refused until you decide.
     )
 
 
+def webhook_disabled(
+    *, to: str, org: str, webhook: tuple[str, str], since: datetime | None, base_url: str
+) -> Letter:
+    """`webhook` is its id and its host; `since` when it began to fail, None where it is gone."""
+    webhook_id, host = webhook
+    org = _quotable(org)
+    why = (
+        "answered that it is gone (410)"
+        if since is None
+        else f"has answered no delivery as it should since {_moment(since)}"
+    )
+    return Letter(
+        to=to,
+        subject=f'A webhook endpoint of "{org}" is disabled',
+        text=f"""\
+The webhook endpoint {webhook_id} of the organization "{org}", at {host},
+{why}. It is disabled on the database service at
+{base_url}
+
+Deliveries that were waiting are dropped, and no events are sent to it until somebody enables it.
+
+1. See what came back: menagerie webhooks deliveries {webhook_id}
+2. Mend the receiver, or change the URL.
+3. Enable it: menagerie webhooks update {webhook_id} --enabled
+""",
+    )
+
+
 def password_reset(*, to: str, token: str, until: datetime, base_url: str) -> Letter:
     """Opening the link does nothing yet, as mail programs open links by themselves."""
     return Letter(

@@ -53,6 +53,10 @@ CATALOGUE: Final[Mapping[str, str]] = MappingProxyType(
         "alerts:write": "acknowledge alerts",
         "usage:read": "see metrics and usage",
         "audit:read": "read the audit log",
+        "siem:read": "see where the audit log and events are sent",
+        "siem:write": "decide where the audit log and events are sent",
+        "webhooks:read": "see webhook endpoints and what was delivered to them",
+        "webhooks:write": "register, change, test and delete webhook endpoints",
     }
 )
 

@@ -19,6 +19,7 @@ ROLES_MAX: Final = 100
 ASSIGNMENTS_MAX: Final = 5_000
 SERVICE_ACCOUNTS_MAX: Final = 2_000
 SUPPORT_GRANTS_MAX: Final = 20
+SIEM_DELIVERIES_MAX: Final = 5
 WORKLOAD_IDENTITIES_MAX: Final = 20
 """Of one service account."""
 KEYS_OF_JOBS_MAX: Final = 200
@@ -202,6 +203,13 @@ def check_one_more_service_account(count: int) -> list[Violation]:
 def check_one_more_support_grant(count: int) -> list[Violation]:
     """`count` of those that are active."""
     return _at_most(count, SUPPORT_GRANTS_MAX, "active support grants; revoke one first")
+
+
+def check_one_more_siem_delivery(count: int) -> list[Violation]:
+    if count < SIEM_DELIVERIES_MAX:
+        return []
+    message = f"an organization can have {SIEM_DELIVERIES_MAX} SIEM deliveries; delete one first"
+    return [wrong("", "quota", message)]
 
 
 def check_one_more_workload_identity(count: int) -> list[Violation]:

@@ -7,11 +7,11 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import closing
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
-from control.work.notifier import Notifier, process
+from control.work.notifier import process
 from control.work.presence import Presence
 from control.work.queue import CHANNEL
 from storage.database import Database
@@ -24,17 +24,30 @@ KEEPALIVE: Final = {"keepalives_idle": "15", "keepalives_interval": "5", "keepal
 _log = structlog.get_logger("work")
 
 
+class Notified(Protocol):
+    def notify(self) -> None:
+        """There may be something new; from any thread."""
+
+
 def listener(
-    database: Database, notifier: Notifier, stopping: threading.Event, presence: Presence
+    database: Database,
+    notifier: Notified,
+    stopping: threading.Event,
+    presence: Presence,
+    channel: str = CHANNEL,
 ) -> Callable[[], None]:
     """A function that notifies until stopped; the worker's own poll stands behind it."""
     if database.dialect == "postgresql":
-        return lambda: _listen(database, notifier, stopping, presence)
+        return lambda: _listen(database, notifier, stopping, presence, channel)
     return lambda: _watch(database, notifier, stopping, presence)
 
 
 def _listen(
-    database: Database, notifier: Notifier, stopping: threading.Event, presence: Presence
+    database: Database,
+    notifier: Notified,
+    stopping: threading.Event,
+    presence: Presence,
+    channel: str,
 ) -> None:
     import psycopg  # noqa: PLC0415 - on SQLite nobody listens, and it is slow to import
 
@@ -45,7 +58,7 @@ def _listen(
             psycopg.connect(address, autocommit=True) as connection,
             presence.by_session(connection),
         ):
-            connection.execute(f"LISTEN {CHANNEL}".encode())
+            connection.execute(f"LISTEN {channel}".encode())
             # What was enqueued before the LISTEN notified nobody.
             notifier.notify()
             while not stopping.is_set():
@@ -58,7 +71,7 @@ def _listen(
 
 
 def _watch(
-    database: Database, notifier: Notifier, stopping: threading.Event, presence: Presence
+    database: Database, notifier: Notified, stopping: threading.Event, presence: Presence
 ) -> None:
     """`PRAGMA data_version` changes when any other connection has committed."""
     # A connection of its own outside transactions: an open one would always see the same version.

@@ -11,7 +11,14 @@ from storage import rate_windows, replays
 from storage.access import account_tokens, api_keys, invites, passkeys, sessions
 from storage.data import backups, migrations, restores
 from storage.database import now
-from storage.events import alerts, audit_chain, audit_publications, events
+from storage.events import (
+    alerts,
+    audit_chain,
+    audit_publications,
+    egress,
+    events,
+    webhook_deliveries,
+)
 from storage.instances import approvals, changes, one_time_urls
 from storage.roles import support_grants
 
@@ -23,6 +30,8 @@ KEEP_KEYS_OF_JOBS: Final = timedelta(days=30)
 KEEP_IDLE_WINDOWS: Final = timedelta(minutes=20)
 """Longer than any window, so that what is forgotten counts in none; and no longer than needed."""
 
+KEEP_EGRESS: Final = timedelta(days=1)
+"""Reports that no SIEM delivery has sent by then."""
 KEEP_REMOVED_BACKUPS: Final = timedelta(days=100)
 """The health of the last three months is told of them."""
 
@@ -47,6 +56,7 @@ def clean(op: Operation) -> None:
     _forget(op, one_time_urls.forget_expired, timedelta())
     _forget(op, queue.forget_finished, KEEP_FINISHED_WORK)
     _forget(op, audit_chain.forget_old, timedelta(days=settings.audit_kept_days))
+    _forget(op, egress.forget_old, KEEP_EGRESS)
     _forget(op, audit_publications.forget_old_heads, timedelta(days=settings.audit_kept_days))
     _forget(op, audit_publications.forget_old_records, timedelta(days=settings.audit_kept_days))
     _forget(op, invites.forget_old, timedelta(days=settings.audit_kept_days))
@@ -58,6 +68,9 @@ def clean(op: Operation) -> None:
     _forget(op, restores.forget_old, timedelta(days=settings.audit_kept_days))
     _forget(op, backups.forget_old, KEEP_REMOVED_BACKUPS)
     _forget(op, events.forget_old, timedelta(days=settings.events_kept_days))
+    kept = timedelta(days=settings.webhook_deliveries_kept_days)
+    _forget(op, webhook_deliveries.forget_old, kept)
+    _in_batches(op, lambda db: webhook_deliveries.forget_orphans(db, _AT_ONCE))
 
 
 def _forget(

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import orjson
 
+from control.events.envelope import envelope
 from control.events.kinds import kinds_of, sent
 from control.policy import event_patterns
 from handlers.calls import CallerCall, OrgCall
@@ -114,4 +115,4 @@ def _following(
 
 
 def _sent(event: Event) -> str:
-    return f"id: {event.id}\ndata: {orjson.dumps(views.event(event)).decode()}\n\n"
+    return f"id: {event.id}\ndata: {orjson.dumps(envelope(event)).decode()}\n\n"

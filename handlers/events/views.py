@@ -1,5 +1,6 @@
-"""Entries of the audit log and events as the JSON that openapi.yaml describes."""
+"""Entries of the audit log, alerts and webhooks as the JSON that openapi.yaml describes."""
 
+from datetime import datetime
 from typing import Any
 
 from control.events.kinds import EventKind
@@ -7,7 +8,10 @@ from handlers.instants import timestamp, timestamp_or_none
 from storage.events.alerts import Alert
 from storage.events.audit import AuditEntry
 from storage.events.audit_publications import PublishedHead
-from storage.events.events import Event
+from storage.events.delivery_lanes import DeliveryLane
+from storage.events.siem_deliveries import SiemDelivery
+from storage.events.webhook_deliveries import WebhookDelivery
+from storage.events.webhook_endpoints import WebhookEndpoint
 
 Json = dict[str, Any]
 
@@ -60,14 +64,53 @@ def alert(record: Alert) -> Json:
     }
 
 
-def event(told: Event) -> Json:
-    """The envelope in which every event is sent."""
+def siem_delivery(record: SiemDelivery) -> Json:
     return {
-        "id": told.id,
-        "type": told.type,
-        "time": timestamp(told.time),
-        "org_id": told.org_id,
-        "data": told.data,
+        "id": record.id,
+        "org_id": record.org_id,
+        "format": record.format,
+        "target": {"kind": record.kind, **record.target},
+        "enabled": record.enabled,
+        "status": record.status,
+        "failing_since": timestamp_or_none(record.failing_since),
+        "last_error": record.last_error,
+        "last_delivered_at": timestamp_or_none(record.last_delivered_at),
+        "created_by": record.created_by,
+        "created_at": timestamp(record.created_at),
+    }
+
+
+def webhook(record: WebhookEndpoint, lane: DeliveryLane, now: datetime) -> Json:
+    """Never its secrets."""
+    overlaps = record.previous_until is not None and record.previous_until > now
+    return {
+        "id": record.id,
+        "org_id": record.org_id,
+        "url": record.url,
+        "description": record.description,
+        "events": record.events,
+        "filters": record.filters,
+        "enabled": record.enabled,
+        "disabled_at": timestamp_or_none(record.disabled_at),
+        "disabled_reason": record.disabled_reason,
+        "failing_since": timestamp_or_none(lane.failing_since),
+        "secret_overlap_until": timestamp_or_none(record.previous_until if overlaps else None),
+        "created_by": record.created_by,
+        "created_at": timestamp(record.created_at),
+    }
+
+
+def webhook_delivery(record: WebhookDelivery) -> Json:
+    return {
+        "id": record.id,
+        "webhook_id": record.webhook_id,
+        "event_id": record.event_id,
+        "event_type": record.event_type,
+        "status": record.status,
+        "attempt_count": record.attempt_count,
+        "attempts": record.attempts,
+        "next_attempt_at": timestamp_or_none(record.next_attempt_at),
+        "created_at": timestamp(record.created_at),
     }
 
 

@@ -124,6 +124,12 @@ def counts(db: Session, org_ids: Collection[str]) -> dict[str, int]:
     return dict(_LAST_OF.rows(db, org_ids=list(org_ids)))
 
 
+def wake(db: Session, org_id: str) -> None:
+    """Have deliverers look at once, also where there is no new event; on SQLite any commit does."""
+    if db.get_bind().dialect.name == "postgresql":
+        db.execute(select(func.pg_notify(CHANNEL, org_id)))
+
+
 def forget_old(db: Session, before: datetime, limit: int) -> int:
     """Delete at most `limit` of those written before that moment, oldest first; how many went."""
     return delete_oldest(db, Event.id, "evt_", before, limit)

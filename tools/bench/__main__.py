@@ -12,8 +12,10 @@ from pathlib import Path
 from tools import usage
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.md"
-_SERVICES = ("specserver", "duckdb", "gateway", "gateway_postgres", "work", "neighbour", "backups")
-ROOMS = (*_SERVICES, "migrations", "whole_way", "memory", "streams", "command_line")
+_GATEWAY = ("gateway", "gateway_postgres", "egress")
+_SERVICES = ("specserver", "duckdb", *_GATEWAY, "work", "neighbour", "backups")
+_EVENTS = ("webhooks", "streams")
+ROOMS = (*_SERVICES, *_EVENTS, "migrations", "whole_way", "memory", "command_line")
 _HEAD = """\
 # Benchmarks
 

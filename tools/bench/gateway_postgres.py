@@ -169,10 +169,10 @@ def _wait_for(way: WayToServer) -> None:
 
 @contextlib.contextmanager
 def gateway(
-    home: Path, way: WayToServer, certificates: pki.CertificateFiles, workers: int
+    home: Path, way: WayToServer, certificates: pki.CertificateFiles, workers: int, name: str
 ) -> Iterator[WayToServer]:
     """A cell's home of its own for each: what is shared is the server alone."""
-    own = home / f"gateway{workers}"
+    own = home / name.replace(" ", "")
     shutil.copytree(certificates.root_pem.parent, own / "pki")
     route = {
         "instance_id": "inst_bench",
@@ -194,7 +194,6 @@ def gateway(
         while not described.exists():
             time.sleep(0.02)
         told = json.loads(described.read_bytes())
-        name = ONE_WORKER if workers == 1 else TWO_WORKERS
         reached = _environment(host=HOST, port=told["ports"]["postgres"], ca=certificates.root_pem)
         yield WayToServer(name, reached, processes=[psutil.Process(pid) for pid in told["workers"]])
     finally:
@@ -279,8 +278,8 @@ def run(rounds: int = ROUNDS) -> dict[str, Any]:
         ways = [
             direct,
             WayToServer(OWN_TLS, _environment(host=HOST, port=port, ca=made.root_pem)),
-            held.enter_context(gateway(home, direct, made, 1)),
-            held.enter_context(gateway(home, direct, made, 2)),
+            held.enter_context(gateway(home, direct, made, 1, ONE_WORKER)),
+            held.enter_context(gateway(home, direct, made, 2, TWO_WORKERS)),
         ]
         if installed("pgbouncer"):
             ways.append(held.enter_context(pgbouncer(home, direct, made)))

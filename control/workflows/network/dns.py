@@ -50,12 +50,8 @@ class DnsResolver:
     """
 
     def __init__(self, servers: Sequence[str] = (), lookup_s: float = LOOKUP_S) -> None:
-        self._resolver = dns.asyncresolver.Resolver(configure=not servers)
-        if servers:
-            self._resolver.nameservers = [_server(each) for each in servers]
+        self._resolver = servers_of(servers)
         self._lookup_s = lookup_s
-        # Whoever verifies has just changed the record.
-        self._resolver.cache = None
 
     def cnames(self, hostnames: Collection[str]) -> dict[str, Found | LookupFailed]:
         return asyncio.run(self._look_up(list(hostnames)))
@@ -88,6 +84,16 @@ class DnsResolver:
             name = str(answer[0].target).rstrip(".").lower()
             targets.append(name)
         return Found(tuple(targets), None if targets else reason)
+
+
+def servers_of(servers: Sequence[str]) -> dns.asyncresolver.Resolver:
+    """A resolver that asks these, or the system's; ValueError for one that is none."""
+    resolver = dns.asyncresolver.Resolver(configure=not servers)
+    if servers:
+        resolver.nameservers = [_server(each) for each in servers]
+    # Whoever verifies has just changed the record.
+    resolver.cache = None
+    return resolver
 
 
 def _server(text: str) -> dns.nameserver.Nameserver:

@@ -6,7 +6,7 @@ from alembic import op
 from storage.columns import Timestamp
 
 revision = "202611300740"
-down_revision = "202611300710"
+down_revision = "202611300730"
 
 _OF_ORGANIZATIONS = sa.text("resolved_at IS NULL AND team_id IS NULL")
 _MAIL_DUE = sa.text("is_mail_due")

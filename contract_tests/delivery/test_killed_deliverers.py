@@ -1,0 +1,72 @@
+"""Deliverers are killed while a receiver fails: nothing is lost, and the order is kept."""
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import contract_tests.delivery.deliverer_process as program
+from contract_tests.delivery.outbox import Outbox, until
+from contract_tests.delivery.receivers import Answering, Received, Receiver
+
+EVENTS = 10_000
+KILLS = 8
+
+
+@pytest.fixture
+def processes(outbox: Outbox, tmp_path: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
+    running: list[subprocess.Popen[bytes]] = []
+    yield running
+    for each in running:
+        each.kill()
+        each.wait()
+
+
+def start(outbox: Outbox, log: Path) -> subprocess.Popen[bytes]:
+    url = outbox.database.url.render_as_string(hide_password=False)
+    command = [sys.executable, program.__file__, url, str(log.with_name("cell.db"))]
+    with log.open("ab") as written:
+        return subprocess.Popen(command, stdout=written, stderr=written)
+
+
+def firsts(receiver: Receiver) -> list[str]:
+    """Events by when they came for the first time."""
+    return list(dict.fromkeys(one.headers["svc-event-id"] for one in receiver.received))
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+def test_none_of_ten_thousand_is_lost(
+    outbox: Outbox, processes: list[subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    chance = random.Random(7)
+
+    def answer(_got: Received) -> Answering:
+        return Answering(500 if chance.random() < 0.3 else 200)
+
+    with Receiver(answer) as receiver:
+        endpoint, _ = outbox.endpoint(receiver.url)
+        wanted = outbox.publish_many(EVENTS)
+        log = tmp_path / "deliverers.log"
+        processes += [start(outbox, log), start(outbox, log)]
+        for kill in range(1, KILLS + 1):
+            until(lambda kill=kill: len(firsts(receiver)) > kill * EVENTS // (KILLS + 2), 400)  # type: ignore[misc]
+            victim = processes.pop(chance.randrange(2))
+            victim.send_signal(signal.SIGKILL)
+            victim.wait()
+            processes.append(start(outbox, log))
+        until(lambda: len(firsts(receiver)) == EVENTS, 400)
+        assert firsts(receiver) == wanted
+        end = time.monotonic() + 400
+        while any(one.status == "pending" for one in outbox.deliveries(endpoint)):
+            assert time.monotonic() < end
+            time.sleep(1)
+        until(lambda: outbox.lane(endpoint).holder is None)
+        rows = outbox.deliveries(endpoint)
+        assert [one.event_id for one in rows] == wanted
+        assert {one.status for one in rows} == {"succeeded"}

@@ -1,0 +1,1 @@
+"""Webhooks: an organization's events, signed, at the URLs that it registered."""
