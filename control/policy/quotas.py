@@ -32,6 +32,9 @@ APPROVALS_OF_ONE_MAX: Final = 20
 LETTERS_A_DAY_MAX: Final = 5
 PASSKEYS_MAX: Final = 20
 """Of one kind, to one account and to one address."""
+WEBHOOKS_MAX: Final = 10
+REDELIVERED_MAX: Final = 10_000
+"""Deliveries of a webhook endpoint that one request sends again."""
 ORGS_CLOSED_WITHIN: Final = timedelta(days=30)
 DOMAINS_MAX: Final = 20
 """Of one instance; a cell takes no more."""
@@ -231,6 +234,18 @@ def limit_of(plan: Plan, resource: str) -> int | None:
     """How much of one of WATCHED the plan allows; None: any."""
     limit: int | None = getattr(plan, WATCHED[resource])
     return limit
+
+
+def check_one_more_webhook(count: int) -> list[Violation]:
+    return _at_most(count, WEBHOOKS_MAX, "webhook endpoints; delete one first")
+
+
+def check_redelivered(count: int) -> list[Violation]:
+    """Whether so many deliveries may be sent again at once."""
+    if count <= REDELIVERED_MAX:
+        return []
+    message = f"the span has more than {REDELIVERED_MAX:,} deliveries; choose a shorter one"
+    return [wrong("to", "quota", message)]
 
 
 def _at_most(count: int, limit: int, what: str) -> list[Violation]:

@@ -5,9 +5,8 @@ from typing import Final
 
 from control.policy.violations import Violation, wrong
 
-ENDPOINTS_MAX: Final = 10
 FILTERS: Final = ("project_ids", "team_ids", "engines", "instance_ids")
-STREAM_ONLY: Final = frozenset({"usage.egress.v1", "webhook.ping.v1"})
+NEVER_MATCHED: Final = frozenset({"webhook.ping.v1"})
 """Described with the others, and in no list of events: no pattern matches them."""
 
 
@@ -21,7 +20,7 @@ def matches(patterns: Collection[str], kind: str) -> bool:
 
 def check_patterns(patterns: Sequence[str], kinds: Collection[str]) -> list[Violation]:
     """Everything wrong with the events of an endpoint; `kinds` are those that there are."""
-    known = sorted(set(kinds) - STREAM_ONLY)
+    known = sorted(set(kinds) - NEVER_MATCHED)
     return [
         wrong(f"events/{place}", "enum", _unknown(pattern, known))
         for place, pattern in enumerate(patterns)
@@ -52,13 +51,6 @@ def check_filters(
         for place, wanted in enumerate(filters.get(name, ()))
         if wanted not in known[name]
     ]
-
-
-def check_one_more(count: int) -> list[Violation]:
-    if count < ENDPOINTS_MAX:
-        return []
-    message = f"an organization can have {ENDPOINTS_MAX} webhook endpoints; delete one first"
-    return [wrong("", "quota", message)]
 
 
 def passes(filters: Mapping[str, Collection[str]], subject: Mapping[str, str | None]) -> bool:

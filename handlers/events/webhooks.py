@@ -2,13 +2,14 @@
 
 import functools
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
 
 from control.delivery.backoff import HORIZON
 from control.delivery.receiver_urls import UrlRefused, receiver_url
+from control.policy import quotas
 from control.policy import webhooks as policy
 from control.policy.violations import Violation, refuse, wrong
 from control.webhooks import sending, signing
@@ -27,8 +28,6 @@ from storage.events import (
 from storage.events.webhook_deliveries import DeliveryFilter, WebhookDelivery
 from storage.events.webhook_endpoints import WebhookEndpoint
 
-REDELIVERED_MAX: Final = 10_000
-
 Body = dict[str, Any]
 
 
@@ -43,7 +42,7 @@ def get(call: OrgCall, webhook: WebhookEndpoint) -> Body:
 
 
 def create(call: OrgCall, body: Body) -> Reply:
-    refuse(policy.check_one_more(webhook_endpoints.count(call.db, call.org.id)))
+    refuse(quotas.check_one_more_webhook(webhook_endpoints.count(call.db, call.org.id)))
     _check(call, body)
     made_id, secret = webhook_endpoints.new_id(), signing.new_secret()
     chosen = {"description": "", "filters": {}, "enabled": True, **body}
@@ -181,9 +180,7 @@ def _redelivered(call: OrgCall, webhook: WebhookEndpoint, body: Body) -> int:
     statuses = ["failed", "dropped"]
     statuses += ["succeeded"] if body.get("include_succeeded") else []
     span = (since, until, statuses)
-    if webhook_deliveries.count_span(call.db, webhook, *span) > REDELIVERED_MAX:
-        message = f"the span has more than {REDELIVERED_MAX:,} deliveries; choose a shorter one"
-        refuse([wrong("to", "quota", message)])
+    refuse(quotas.check_redelivered(webhook_deliveries.count_span(call.db, webhook, *span)))
     return webhook_deliveries.redeliver_span(call.db, webhook, *span, call.now, HORIZON)
 
 
