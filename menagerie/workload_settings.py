@@ -2,13 +2,14 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import Field, field_validator
 from pydantic_settings import NoDecode
 
 from menagerie import setting_values
+from menagerie.monitoring_settings import MonitoringSettings
 
 
-class WorkloadSettings(BaseModel):
+class WorkloadSettings(MonitoringSettings):
     oidc_issuers: Annotated[tuple[str, ...], NoDecode] = Field(
         ("https://token.actions.githubusercontent.com", "https://gitlab.com"),
         description="issuers of OIDC tokens that organizations can trust; empty: none",
