@@ -8,7 +8,7 @@ import structlog
 
 from control.boundary.addresses import Proxies
 from gateway.log_lines import cut
-from specserver.instruments import Count, Duration, Level
+from specserver.instruments import CounterInstrument, Duration, Level
 from specserver.log_budget import LogBudget
 from specserver.runtime import OPERATION, UNROUTED
 
@@ -19,7 +19,7 @@ _CHEAP = frozenset({None, 401, 408, 413, 429, 503})
 _QUIET = frozenset({"/healthz"})
 _LIVE = b"text/event-stream"
 
-REQUESTS: Final = Count(
+REQUESTS: Final = CounterInstrument(
     "menagerie_http_requests",
     "Requests to the API by operation and status, without those for its health.",
     ("operation", "status"),

@@ -15,7 +15,7 @@ from control.services import Services
 from control.work import Worker, collect
 from menagerie import composition, first_start, open_files
 from menagerie.access import AccessLog
-from menagerie.monitoring import starting
+from menagerie.monitoring import activation
 from menagerie.processes import loaded, owner_is_told_to, started_by_serve
 from menagerie.settings import Settings
 from specserver import accepting, render_problem
@@ -56,7 +56,7 @@ def build_app(settings: Settings) -> AccessLog:
     elif settings.on_sqlite:
         services.database.migrate()
     worker = build_worker(settings, services) if alone or settings.on_sqlite else None
-    end_monitoring = starting.begin(settings, "api", services.database)
+    end_monitoring = activation.begin(settings, "api", services.database)
     app = composition.build_app(
         settings,
         services,
@@ -113,7 +113,7 @@ def run_worker(settings: Settings) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
-    end_monitoring = starting.begin(settings, "worker", services.database)
+    end_monitoring = activation.begin(settings, "worker", services.database)
     worker.start()
     stopping.wait()
     worker.stop()

@@ -1,6 +1,6 @@
 """Figures of this process, declared where they arise; nobody keeps them until somebody listens.
 
-    SENT: Final = Count("menagerie_letters_sent", "Letters by what became of them.", ("outcome",))
+    SENT: Final = CounterInstrument("menagerie_letters_sent", "Letters by outcome.", ("outcome",))
     SENT.add("refused")
 
 Without a listener that is one look at a variable. Labels must be of few values: no ids, no texts.
@@ -12,7 +12,7 @@ from typing import Final, Literal, Protocol
 Kind = Literal["counter", "gauge", "histogram"]
 
 
-class Listener(Protocol):
+class InstrumentListener(Protocol):
     """Where figures are kept."""
 
     def make(self, instrument: "Instrument") -> None: ...
@@ -20,7 +20,7 @@ class Listener(Protocol):
 
 
 class _Listening:
-    listener: Listener | None = None
+    listener: InstrumentListener | None = None
 
 
 _LISTENING: Final = _Listening()
@@ -46,7 +46,7 @@ class Instrument:
             listener.add(self, labels, amount)
 
 
-class Count(Instrument):
+class CounterInstrument(Instrument):
     """How often something happened."""
 
     def add(self, *labels: str, by: float = 1) -> None:
@@ -73,10 +73,10 @@ class Duration(Instrument):
         self._tell(labels, seconds)
 
 
-def listen(listener: Listener | None) -> None:
+def listen(listener: InstrumentListener | None) -> None:
     """From now on it is told of what is declared and counted; None: nobody is."""
     if listener is not None:
-        for each in list(_DECLARED.values()):
+        for each in declared():
             listener.make(each)
     _LISTENING.listener = listener
 

@@ -177,7 +177,8 @@ class Runtime:
         operation = request.scope[OPERATION] = plan.operation.id
         parent = request.headers.get(tracing.HEADER)
         try:
-            with tracing.span(operation, "server", parent):
+            told = {"http.request.method": request.method}
+            with tracing.span(operation, "server", parent, **told):
                 reply = await self._read_and_attempt(plan, exchange, receive)
         except Problem as problem:
             reply = self._problems(problem, request_id)

@@ -3,8 +3,8 @@
 Names and attributes are of few values, such as the id of an operation: no paths, ids or secrets.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final, Literal, Protocol
 
 Role = Literal["server", "client", "consumer", "internal"]
@@ -20,7 +20,6 @@ class Tracer(Protocol):
         self, name: str, role: Role, parent: str | None, attributes: Mapping[str, str | int]
     ) -> AbstractContextManager[None]: ...
     def traceparent(self) -> str | None: ...
-    def note(self, attributes: Mapping[str, str | int]) -> None: ...
 
 
 class _Connection:
@@ -46,12 +45,6 @@ def span(
     return _NOTHING if tracer is None else tracer.span(name, role, parent, attributes)
 
 
-def note(**attributes: str | int) -> None:
-    """To the span that is open."""
-    if _CONNECTION.tracer is not None:
-        _CONNECTION.tracer.note(attributes)
-
-
 def traceparent() -> str | None:
     """Of the span that is open, for whoever goes on with it elsewhere; None without one."""
     return None if _CONNECTION.tracer is None else _CONNECTION.tracer.traceparent()
@@ -60,12 +53,3 @@ def traceparent() -> str | None:
 def headers() -> dict[str, str]:
     found = traceparent()
     return {} if found is None else {HEADER: found}
-
-
-@contextmanager
-def connected(tracer: Tracer) -> Iterator[None]:
-    connect(tracer)
-    try:
-        yield
-    finally:
-        connect(None)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 import control
-from control import measures
+from control.monitoring import measures
 from handlers.events.metric_families import FAMILIES
 from specserver import instruments
 

@@ -51,6 +51,9 @@ class BackupProgress:
 class HostedInstance(InstanceState):
     """An instance with its driver, and what is under way for it."""
 
+    counting: asyncio.Task[None] | None = None
+    statement_count: StatementCount | None = None
+
     def __init__(self, record: InstanceRecord, site: Site, driver: Driver) -> None:
         super().__init__(record)
         self.site = site
@@ -67,8 +70,6 @@ class HostedInstance(InstanceState):
         self.flush: asyncio.Task[None] | None = None
         self.holding: asyncio.Task[None] | None = None
         self.look: asyncio.Task[None] | None = None
-        self.counting: asyncio.Task[None] | None = None
-        self.statement_count: StatementCount | None = None
         self.looked_at = time.monotonic()
         self.unwell_since: float | None = None
         # What the gateway knows the passwords of logins by.

@@ -16,8 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families
 import control
 from contract_tests.api.harness import House
 from contract_tests.databases import Databases
-from control import measures
-from control.measures import Measure
+from control.monitoring import measures
+from control.monitoring.measures import Measure
 from gateway.figures import FILE, Figures
 from menagerie.access import AccessLog
 from menagerie.errors import SettingsError

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from typing import Final
 
 from specserver import tracing
-from specserver.instruments import Count, Duration
+from specserver.instruments import CounterInstrument, Duration
 
-FAILED: Final = Count(
+FAILED: Final = CounterInstrument(
     "menagerie_cell_failed_requests",
     "Requests to cells that got no answer, by HTTP method.",
     ("method",),

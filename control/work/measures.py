@@ -5,7 +5,7 @@ from typing import Final
 from sqlalchemy import ColumnElement, case, func, select
 from sqlalchemy.orm import Session
 
-from control.measures import Figures, Measure
+from control.monitoring.measures import Figures, Measure
 from storage.database import now
 from storage.work import Work
 

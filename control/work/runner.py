@@ -11,14 +11,14 @@ from control.work.errors import Again, GiveUp, LeaseLost
 from control.work.operation import Operation
 from control.work.workflow import Workflow
 from specserver import tracing
-from specserver.instruments import Count, Duration
+from specserver.instruments import CounterInstrument, Duration
 from storage.work import Work
 
 BACK_OFF_FIRST_S: Final = 0.5
 BACK_OFF_MAX_S: Final = 30.0
 SECONDS_MAX: Final = 120
 """Longer times are told in minutes."""
-ENDED: Final = Count(
+ENDED: Final = CounterInstrument(
     "menagerie_work_turns",
     "Turns of operations that workers took, by what became of them: done, failed, retried after an"
     " error, postponed, or lost to another worker.",

@@ -11,7 +11,7 @@ _SUFFIXES: Final[Mapping[Kind, str]] = {"gauge": "", "counter": "_total", "info"
 _ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
-class Sample(NamedTuple):
+class MetricSample(NamedTuple):
     labels: Mapping[str, str]
     value: float
 
@@ -31,7 +31,7 @@ class Naming:
 
 
 @dataclass(frozen=True)
-class Format:
+class ExpositionFormat:
     """Prometheus's own names what a family consists of, knows no units, and has no end."""
 
     media_type: str
@@ -50,17 +50,19 @@ class Format:
         return f"# TYPE {of.name} {of.kind}\n{unit}# HELP {of.name} {of.help}\n"
 
 
-OPEN_METRICS: Final = Format("application/openmetrics-text; version=1.0.0; charset=utf-8", True)
-PROMETHEUS: Final = Format("text/plain; version=0.0.4; charset=utf-8", False)
+OPEN_METRICS: Final = ExpositionFormat(
+    "application/openmetrics-text; version=1.0.0; charset=utf-8", True
+)
+PROMETHEUS: Final = ExpositionFormat("text/plain; version=0.0.4; charset=utf-8", False)
 _FORMATS: Final = {each.media_type.partition(";")[0]: each for each in (OPEN_METRICS, PROMETHEUS)}
 
 
-def chosen(accept: str | None) -> Format:
+def chosen(accept: str | None) -> ExpositionFormat:
     """The one that the client prefers; OpenMetrics where it takes either."""
     return _FORMATS[preferred(accept, list(_FORMATS))]
 
 
-def lines(of: Naming, samples: Iterable[Sample]) -> str:
+def lines(of: Naming, samples: Iterable[MetricSample]) -> str:
     name = of.sample_name
     return "".join(f"{name}{{{_labels(each.labels)}}} {each.value!r}\n" for each in samples)
 

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from control.policy import recovery
 from control.policy.catalogue import ENGINES
 from control.policy.sizes import SIZES
-from handlers.events.exposition import Naming, Sample
+from handlers.events.exposition import MetricSample, Naming
 
 FRESH_FOR: Final = timedelta(seconds=180)
 """Cells are asked each minute; of one that was silent thrice nothing is known any more."""
@@ -29,7 +29,7 @@ Labels = Callable[[Any], Mapping[str, str | None]]
 
 
 @dataclass(frozen=True)
-class Family:
+class MetricFamily:
     """`value` is None where there is nothing to tell of an instance."""
 
     naming: Naming
@@ -37,12 +37,12 @@ class Family:
     value: Value
     labels: Labels = lambda _row: {}
 
-    def samples(self, rows: Iterable[Any], at: Moment) -> Iterable[Sample]:
+    def samples(self, rows: Iterable[Any], at: Moment) -> Iterable[MetricSample]:
         for row in rows:
             value = self.value(row, at)
             if value is not None:
                 told = {name: text or "" for name, text in self.labels(row).items()}
-                yield Sample({"instance_id": row.id, **told}, value)
+                yield MetricSample({"instance_id": row.id, **told}, value)
 
 
 def _is_fresh(row: Any, at: Moment) -> bool:
@@ -55,7 +55,7 @@ def _told(
     help_: str,
     unit: str = "",
     kind: Any = "gauge",
-) -> Family:
+) -> MetricFamily:
     """What the cell told of the instance, as long as that can still be true."""
     naming = Naming(f"menagerie_instance_{name}", kind, help_, unit)
 
@@ -63,10 +63,10 @@ def _told(
         found: float | None = getattr(row, column)
         return found if _is_fresh(row, at) else None
 
-    return Family(naming, ("seen_at", column), value)
+    return MetricFamily(naming, ("seen_at", column), value)
 
 
-def _statements(name: str, protocols: tuple[str, ...], help_: str) -> Family:
+def _statements(name: str, protocols: tuple[str, ...], help_: str) -> MetricFamily:
     """Each protocol's under their own name: a command is no transaction."""
     naming = Naming(f"menagerie_instance_{name}", "counter", help_)
 
@@ -75,10 +75,10 @@ def _statements(name: str, protocols: tuple[str, ...], help_: str) -> Family:
         found: float | None = row.statements
         return found if is_of_these and _is_fresh(row, at) else None
 
-    return Family(naming, ("seen_at", "engine", "statements"), value)
+    return MetricFamily(naming, ("seen_at", "engine", "statements"), value)
 
 
-def _limit(name: str, member: str, help_: str, unit: str = "") -> Family:
+def _limit(name: str, member: str, help_: str, unit: str = "") -> MetricFamily:
     """Of its size."""
     naming = Naming(f"menagerie_instance_{name}", "gauge", help_, unit)
 
@@ -86,11 +86,13 @@ def _limit(name: str, member: str, help_: str, unit: str = "") -> Family:
         found: float = getattr(SIZES[row.size], member)
         return found
 
-    return Family(naming, ("size",), value)
+    return MetricFamily(naming, ("size",), value)
 
 
-def _seconds(name: str, help_: str, columns: tuple[str, ...], value: Value) -> Family:
-    return Family(Naming(f"menagerie_instance_{name}", "gauge", help_, "seconds"), columns, value)
+def _seconds(name: str, help_: str, columns: tuple[str, ...], value: Value) -> MetricFamily:
+    return MetricFamily(
+        Naming(f"menagerie_instance_{name}", "gauge", help_, "seconds"), columns, value
+    )
 
 
 def _up(row: Any, at: Moment) -> float:
@@ -135,7 +137,7 @@ def _info(row: Any) -> Mapping[str, str | None]:
 
 
 FAMILIES: Final = (
-    Family(
+    MetricFamily(
         Naming("menagerie_instance", "info", "What the instance is; always 1."),
         (
             *("name", "engine", "engine_version", "size", "region", "placement"),
@@ -144,13 +146,13 @@ FAMILIES: Final = (
         lambda _row, _at: 1,
         _info,
     ),
-    Family(
+    MetricFamily(
         Naming("menagerie_instance_status", "gauge", "1 for the status that the instance has."),
         ("status",),
         lambda _row, _at: 1,
         lambda row: {"status": row.status},
     ),
-    Family(
+    MetricFamily(
         Naming(
             "menagerie_instance_up",
             "gauge",
@@ -179,7 +181,7 @@ FAMILIES: Final = (
     _told("memory_bytes", "memory_bytes", "Memory in use, without caches.", "bytes"),
     _limit("memory_limit_bytes", "memory_bytes", "Memory that its size can use.", "bytes"),
     _told("storage_bytes", "stored_bytes", "Storage in use.", "bytes"),
-    Family(
+    MetricFamily(
         Naming("menagerie_instance_storage_limit_bytes", "gauge", "Storage that it has.", "bytes"),
         ("storage_bytes",),
         lambda row, _at: int(row.storage_bytes),

@@ -6,7 +6,7 @@ from typing import Final
 from control.policy.plans import PLANS
 from handlers.calls import OrgCall
 from handlers.events import exposition
-from handlers.events.exposition import Format
+from handlers.events.exposition import ExpositionFormat
 from handlers.events.metric_families import FAMILIES, Moment
 from specserver import Reply
 from storage.instances import readings
@@ -23,7 +23,7 @@ def scrape(call: OrgCall) -> Reply:
     return call.streamed(partial(_told, form), (0, ""), form.media_type, "metrics.txt")
 
 
-def _told(form: Format, call: OrgCall, place: Place) -> tuple[str, Place | None]:
+def _told(form: ExpositionFormat, call: OrgCall, place: Place) -> tuple[str, Place | None]:
     """What belongs to a family is together, so each is read on its own, with what it needs."""
     at = Moment(call.now, PLANS[call.org.plan].pitr_days)
     (number, after), texts, room = place, list[str](), PAGE

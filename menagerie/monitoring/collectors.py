@@ -9,7 +9,7 @@ from typing import Any, Final
 import structlog
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from control.measures import Measure
+from control.monitoring.measures import Measure
 from storage.database import Database
 from storage.errors import StorageUnavailable
 

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
@@ -55,9 +54,6 @@ class OpenTelemetryTracer:
         carrier: dict[str, str] = {}
         self._propagator.inject(carrier)
         return carrier.get(HEADER)
-
-    def note(self, attributes: Mapping[str, str | int]) -> None:
-        trace.get_current_span().set_attributes(attributes)
 
 
 def _fail(span: Span, error: BaseException) -> None:

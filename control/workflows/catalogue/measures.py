@@ -5,7 +5,7 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from control.measures import Figures, Measure
+from control.monitoring.measures import Figures, Measure
 from storage.catalogue import cells
 from storage.catalogue.cells import Cell
 from storage.database import now

@@ -48,7 +48,7 @@ def _serve(settings: Settings, database: "Database") -> Callable[[], None] | Non
         return None
     # Only here: the library is of no use where nobody scrapes.
     import control  # noqa: PLC0415
-    from control import measures  # noqa: PLC0415
+    from control.monitoring import measures  # noqa: PLC0415
     from menagerie.monitoring import collectors, kept_figures, pool, server  # noqa: PLC0415
     from specserver import instruments  # noqa: PLC0415
 
