@@ -10,7 +10,7 @@ from pathlib import Path
 import orjson
 import structlog
 
-from gateway import activity, log_lines, worker
+from gateway import activity, figures, log_lines, worker
 from gateway.cancels import Cancels
 from gateway.listening import listen
 from gateway.protocol_table import protocols_spoken
@@ -55,6 +55,7 @@ class _Parent:
         self._started_at = [0.0] * settings.workers
         self._pause_s = [RESTART_FIRST_S] * settings.workers
         self._due: dict[int, float] = {}
+        self._figures_due = 0.0
         self._stopping = False
         # Workers see the end of the parent, however it ends, by the end of this pipe.
         self._lifeline, self._held = os.pipe()
@@ -78,12 +79,20 @@ class _Parent:
 
     def _wait(self) -> bool:
         """True when it is time to stop."""
-        due = min(self._due.values(), default=time.monotonic() + 60)
+        due = min([*self._due.values(), self._figures_due])
         received = signal.sigtimedwait(SIGNALS, max(0.0, due - time.monotonic()))
+        if time.monotonic() >= self._figures_due:
+            self._write_figures()
         if received is not None and received.si_signo != signal.SIGCHLD:
             return True
         self._reap()
         return False
+
+    def _write_figures(self) -> None:
+        self._figures_due = time.monotonic() + figures.WRITE_EVERY_S
+        # A full disk, say, must not end what serves.
+        with contextlib.suppress(OSError):
+            self._slots.figures.write(self._description.parent)
 
     def _start(self, column: int) -> None:
         pid = os.fork()

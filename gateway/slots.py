@@ -18,6 +18,7 @@ from collections.abc import Iterator
 
 import structlog
 
+from gateway.figures import Figures
 from gateway.known_addresses import KnownAddresses
 
 log = structlog.get_logger("gateway.slots")
@@ -48,11 +49,14 @@ class Slots:
         self._column = 0
         self._full_said_at = -FULL_SAID_S
         self.known = KnownAddresses()
+        self.figures = Figures(workers)
 
     def use_column(self, column: int) -> None:
         self._column = column
+        self.figures.use_column(column)
 
     def clear_column(self, column: int) -> None:
+        self.figures.clear_levels(column)
         with self._alone():
             for row, key in enumerate(self._keys):
                 if key:

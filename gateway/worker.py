@@ -118,6 +118,7 @@ class GatewayWorker:
                 self._loop.call_later(NO_DESCRIPTORS_PAUSE_S, self._listen_again, entry, listener)
                 return
             accepted.setblocking(False)
+            self._shared.slots.figures.count("accepted")
             if self._make_room():
                 Connection(self._shared, entry, accepted, address[0])
             else:
@@ -163,6 +164,9 @@ class GatewayWorker:
         log.debug(event, pid=os.getpid(), routes=len(routes), version=routes.version)
 
     def _write_activity(self) -> None:
+        figures = self._shared.slots.figures
+        figures.set_level("connections", len(self._shared.connections))
+        figures.set_level("handshakes", len(self._shared.unproven))
         self._shared.activity.write()
 
     def _write_egress(self) -> None:
@@ -171,6 +175,7 @@ class GatewayWorker:
     def _report(self) -> None:
         if self._shared.refused:
             log.info("gateway.refused", **dict(self._shared.refused))
+            self._shared.slots.figures.count_all(self._shared.refused)
             self._shared.refused.clear()
         self._shared.activity.forget_all_but(self._shared.routes.instance_ids())
 

@@ -17,6 +17,7 @@ from control.webhooks.deliverer import make_deliverer
 from control.work import Worker, collect
 from menagerie import composition, first_start, open_files
 from menagerie.access import AccessLog
+from menagerie.monitoring import activation
 from menagerie.processes import loaded, owner_is_told_to, started_by_serve
 from menagerie.settings import Settings
 from specserver import accepting, render_problem
@@ -57,11 +58,12 @@ def build_app(settings: Settings) -> AccessLog:
     elif settings.on_sqlite:
         services.database.migrate()
     working = background(settings, services) if alone or settings.on_sqlite else []
+    end_monitoring = activation.begin(settings, "api", services.database)
     app = composition.build_app(
         settings,
         services,
         on_startup=[each.start for each in working],
-        on_shutdown=[*(each.stop for each in working), services.database.dispose],
+        on_shutdown=[*(each.stop for each in working), end_monitoring, services.database.dispose],
     )
     return AccessLog(app, settings.trusted_proxies)
 
@@ -114,10 +116,12 @@ def run_worker(settings: Settings) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
+    end_monitoring = activation.begin(settings, "worker", services.database)
     for each in working:
         each.start()
     stopping.wait()
     for each in working:
         each.stop()
+    end_monitoring()
     services.database.dispose()
     return 0

@@ -2,6 +2,7 @@
 
 from menagerie import keys, open_files
 from menagerie.errors import SettingsError
+from menagerie.monitoring import activation
 from menagerie.processes import loaded, started_by_serve
 from menagerie.settings import Settings
 
@@ -13,6 +14,7 @@ def run_cell(settings: Settings) -> None:
     from cell.settings import CellSettings  # noqa: PLC0415
 
     open_files.raise_limit()
+    end_tracing = activation.trace(settings, "cell")
     loaded()
     if not settings.backup_store_url:
         (settings.root / "backups").mkdir(mode=0o700, exist_ok=True)
@@ -39,6 +41,8 @@ def run_cell(settings: Settings) -> None:
             migration_networks=settings.migration_networks,
         )
     )
+    if end_tracing is not None:
+        end_tracing()
 
 
 def run_gateway(settings: Settings) -> None:

@@ -7,6 +7,7 @@ from menagerie.unwanted import hide
 
 hide("rich", "trio")
 
+from menagerie.monitoring import folder
 from menagerie.processes import end_with
 from menagerie.settings import load
 
@@ -31,3 +32,15 @@ def post_fork(_master: Any, worker: Any) -> None:
     # Until the worker has its own handlers, the master's would only note the signal.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     end_with(worker.ppid)
+
+
+def child_exit(_master: Any, worker: Any) -> None:
+    """What the worker had open counts no more."""
+    if folder.is_shared():
+        from menagerie.monitoring.kept_figures import process_ended  # noqa: PLC0415 -- rarely needed
+
+        process_ended(worker.pid)
+
+
+def on_exit(_master: Any) -> None:
+    folder.remove()

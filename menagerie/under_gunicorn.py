@@ -6,6 +6,7 @@ from typing import NoReturn
 
 from menagerie import open_files
 from menagerie.inherited_settings import environment
+from menagerie.monitoring import folder
 from menagerie.settings import Settings
 
 
@@ -13,7 +14,7 @@ def become(settings: Settings) -> NoReturn:
     """Serve the API until SIGTERM, by processes whose settings are menagerie.gunicorn_settings."""
     open_files.raise_limit()
     # gunicorn imports from its working folder first, where another user's modules may lie.
-    given = environment(settings)
+    given = environment(settings) | (folder.make() if settings.metrics_port else {})
     os.chdir("/")
     command = [
         *(sys.executable, "-P", "-m", "gunicorn"),

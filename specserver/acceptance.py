@@ -1,5 +1,7 @@
 """Owns content negotiation: whether an operation can answer what the client accepts."""
 
+from collections.abc import Sequence
+
 from specserver.operations import Operation
 from specserver.problems import MEDIA_TYPE as PROBLEM
 from specserver.problems import NotAcceptable
@@ -41,21 +43,32 @@ def media_types(operation: Operation) -> set[str]:
 
 def accepts(accept: str, media_types: set[str]) -> bool:
     """Whether any of the types is accepted; the most specific range decides for each."""
+    ranges = _ranges(accept)
+    return not ranges or any(_quality_of(each, ranges) > 0 for each in media_types)
+
+
+def preferred(accept: str | None, media_types: Sequence[str]) -> str:
+    """The type that the client prefers; of those that it likes equally, the first."""
+    ranges = _ranges(accept or "*/*") or {"*/*": 1.0}
+    return max(media_types, key=lambda each: _quality_of(each, ranges))
+
+
+def _ranges(accept: str) -> dict[str, float]:
+    """By range, its quality; the best of those that differ in other parameters only."""
     ranges: dict[str, float] = {}
     for part in accept.split(","):
         name, *parameters = [piece.strip().lower() for piece in part.split(";")]
         if name:
-            ranges[name] = _quality(parameters)
-    if not ranges:
-        return True
-    for media_type in media_types:
-        kind = media_type.partition("/")[0] + "/*"
-        for candidate in (media_type, kind, "*/*"):
-            if candidate in ranges:
-                if ranges[candidate] > 0:
-                    return True
-                break
-    return False
+            ranges[name] = max(_quality(parameters), ranges.get(name, 0.0))
+    return ranges
+
+
+def _quality_of(media_type: str, ranges: dict[str, float]) -> float:
+    kind = media_type.partition("/")[0] + "/*"
+    for candidate in (media_type, kind, "*/*"):
+        if candidate in ranges:
+            return ranges[candidate]
+    return 0.0
 
 
 def _quality(parameters: list[str]) -> float:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, cast
 import structlog
 from structlog.contextvars import bind_contextvars
 
+from specserver import tracing
 from specserver.bodies import ClientGone, read_body
 from specserver.exchange import Exchange, Receive
 from specserver.operations import Operation
@@ -46,6 +47,8 @@ ChargeUnrouted: TypeAlias = Callable[[Request], None]
 
 # In the scope of a request for a page or to no operation, for what is around the app.
 UNROUTED = "specserver.unrouted"
+# The id of the operation that the request is for.
+OPERATION = "specserver.operation"
 # So much of a path is told in the log.
 _PATH_MAX = 256
 
@@ -171,8 +174,12 @@ class Runtime:
             return self._unknown_method(request, route, request_id)
         about = (plan, request, path, request_id)
         exchange = Exchange(*about, self._app_state, receive, self._in_turn)
+        operation = request.scope[OPERATION] = plan.operation.id
+        parent = request.headers.get(tracing.HEADER)
         try:
-            reply = await self._read_and_attempt(plan, exchange, receive)
+            told = {"http.request.method": request.method}
+            with tracing.span(operation, "server", parent, **told):
+                reply = await self._read_and_attempt(plan, exchange, receive)
         except Problem as problem:
             reply = self._problems(problem, request_id)
         finally:

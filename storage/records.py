@@ -38,6 +38,7 @@ from storage.instances.approvals import Approval
 from storage.instances.changes import Change
 from storage.instances.instances import Instance
 from storage.instances.one_time_urls import OneTimeUrl
+from storage.instances.readings import Reading
 from storage.instances.samples import Sample
 from storage.instances.spans import BilledSpan
 from storage.network.domains import Domain
@@ -90,6 +91,7 @@ __all__ = [
     "ProjectMember",
     "PublishedHead",
     "RateWindow",
+    "Reading",
     "Record",
     "RecoveryCode",
     "RecoveryWindow",

@@ -39,7 +39,7 @@ ROOMS: Final = {
     "instance_services": ("duckdb", "cell"),
     "clients": ("clients",),
     "pages": ("pages", "api", "cell", "clients"),
-    "menagerie": ("end_to_end",),
+    "menagerie": ("end_to_end", "monitoring"),
     "tools": ("habits", "end_to_end", "mistakes"),
     "docs": ("habits", "clients"),
 }

@@ -334,6 +334,17 @@ class HoldsWrites(Protocol):
 
 
 @runtime_checkable
+class CountsStatements(Protocol):
+    """A driver whose engine tells how many statements it has run since it started."""
+
+    async def statements(self, site: Site, login: Login) -> int | None:
+        """Transactions, queries or commands, as the engine counts; None where it does not say.
+
+        It is the owner's engine that says so.
+        """
+
+
+@runtime_checkable
 class RefusesWrites(Protocol):
     """A driver whose engine can be started above its ceiling, so that data is removed."""
 

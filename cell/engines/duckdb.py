@@ -241,6 +241,15 @@ class DuckDB:
         storage_bytes = self._storage_use.count(site)[0]
         return measured(self._host, process, storage_bytes, _said(site.data / NOTICE, NOTICE_DAYS))
 
+    async def statements(self, site: Site, login: Login) -> int | None:
+        credential = (login.username, login.password)
+        try:
+            answer = await ask(str(site.socket), "GET", "/statistics", login=credential)
+            return int(answer.json()["queries"])
+        except (httpx.HTTPError, LookupError, TypeError, ValueError):
+            # One that an earlier release started does not know.
+            return None
+
     def why_not_started(self, site: Site, process: Process) -> str | None:
         if (trouble := _said(site.data / TROUBLE)) is not None:
             return trouble

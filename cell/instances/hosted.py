@@ -15,9 +15,11 @@ from cell.engines.driver import (
     RestoresLogins,
     WritesAnew,
 )
+from cell.instances import statement_counts
 from cell.instances.activity import Traffic
 from cell.instances.records import InstanceRecord
 from cell.instances.state import InstanceState
+from cell.instances.statement_counts import StatementCount
 from cell.layout import Site
 from cell.specification import Size, Spec
 from cell.timestamps import moment
@@ -48,6 +50,9 @@ class BackupProgress:
 
 class HostedInstance(InstanceState):
     """An instance with its driver, and what is under way for it."""
+
+    counting: asyncio.Task[None] | None = None
+    statement_count: StatementCount | None = None
 
     def __init__(self, record: InstanceRecord, site: Site, driver: Driver) -> None:
         super().__init__(record)
@@ -192,6 +197,7 @@ class HostedInstance(InstanceState):
             "storage_bytes": self.metrics.storage_bytes,
             "memory_bytes": self.metrics.memory_bytes if running else 0,
             "cpu_s": round(self.metrics.cpu_s, 3) if running else 0.0,
+            "statements": statement_counts.told(self),
             "started_at": moment(self.process.started_at) if self.process else None,
             "restarts": self.restarts,
             "credentials": {

@@ -13,6 +13,7 @@ from cell.certificates.domains import Domains
 from cell.certificates.pki import PkiError
 from cell.engines.driver import Driver, EngineError, Login, NewLoginError, RefusesWrites
 from cell.instances import activity, background, bounds, ceilings, liveness, starting
+from cell.instances import statement_counts as counts
 from cell.instances.activity import Traffic
 from cell.instances.beginnings import Beginnings
 from cell.instances.copy_slots import CopySlot
@@ -253,6 +254,11 @@ class Supervisor:
             if liveness.is_due(instance, self._settings):
                 login = self.login(instance)
                 instance.look = self.spawn(liveness.check(instance, login, self._settings))
+            traffic = self.traffic_of(instance)
+            if counts.is_due(instance, traffic):
+                instance.counting = self.spawn(
+                    counts.count(instance, self.login(instance), traffic)
+                )
         for instance_id in self.overlaps.due():
             # Apart: an engine that does not answer holds up no other, nor the cell's start.
             self.spawn(self.overlaps.end(instance_id, self.instances.get(instance_id)))

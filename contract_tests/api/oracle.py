@@ -17,6 +17,7 @@ DOCUMENT = Path(__file__).resolve().parents[2] / "openapi.yaml"
 _REFUSALS = range(400, 500)
 _JSON = ("application/json", "application/problem+json")
 _READ = {
+    "application/openmetrics-text": bytes.decode,
     "application/problem+json": json.loads,
     "application/x-pem-file": bytes.decode,
     "text/csv": bytes.decode,

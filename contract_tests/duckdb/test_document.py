@@ -93,5 +93,5 @@ def test_examples_of_the_document_are_answered_as_they_say(base_url: str) -> Non
 
 
 def test_the_document_has_no_part_that_is_not_served() -> None:
-    assert set(_DOCUMENT["paths"]) == {"/query", "/version", "/health"}
+    assert set(_DOCUMENT["paths"]) == {"/query", "/version", "/statistics", "/health"}
     assert Path(DOCUMENT).name == "openapi.yaml"

@@ -130,7 +130,9 @@ def test_a_body_of_1_mib_is_read_and_one_byte_more_is_413(service: Service) -> N
     assert (over.status_code, list(over.json())) == (413, ["error"])
 
 
-@pytest.mark.parametrize(("method", "path"), [("POST", "/query"), ("GET", "/version")])
+@pytest.mark.parametrize(
+    ("method", "path"), [("POST", "/query"), ("GET", "/version"), ("GET", "/statistics")]
+)
 @pytest.mark.parametrize(
     "credential",
     [None, ("app", "wrong"), ("app", ""), ("root", PASSWORD), ("app", digest(PASSWORD)), ("", "")],

@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import psutil
 import pytest
 
 from cell.engines import DRIVERS, FoundEngines, find
+from cell.engines.driver import CountsStatements
 from cell.layout import Layout
 from cell.runtime.host import Host
 from cell.runtime.process import MARK
@@ -130,6 +132,25 @@ def test_a_snapshot_of_a_stopped_engine_restores_too(shared: Subject, folder: Pa
     shared.run(shared.driver.restore(shared.site, folder))
     shared.start()
     assert shared.speaker.read(shared.site, shared.login) == [5]
+
+
+@on_each
+def test_statements_are_counted(shared: Subject) -> None:
+    """From the start of the engine on; of one that does not run nothing is told."""
+    begin(shared)
+    driver = shared.driver
+    assert isinstance(driver, CountsStatements)
+    shared.speaker.make(shared.site, shared.login)
+    before = shared.run(driver.statements(shared.site, shared.login))
+    shared.speaker.write(shared.site, shared.login, [7])
+    # PostgreSQL counts what a session did once it is over, or a moment later.
+    end = time.monotonic() + 10
+    while (after := shared.run(driver.statements(shared.site, shared.login))) <= before:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    assert 0 <= before < after < before + 100
+    shared.stop()
+    assert shared.run(driver.statements(shared.site, shared.login)) is None
 
 
 @on_each

@@ -16,6 +16,7 @@ ELSEWHERE = {
     r"menagerie\.gunicorn_settings \w+": "gunicorn reads each name of its settings",
     r"clients\.sessions\.\w+ \w+Session": "`clients.sessions` imports the one that it needs",
     r"control\.workflows\.[\w.]+ SCHEDULE": "`control.work.registry.collect` looks for what is one",
+    r"control\.[\w.]+\.measures [A-Z_]+": "`collect` of these looks for what is one",
     r"cell\.console\.\w+ run": "the console's worker imports the dialect that it needs",
     r"storage\.migrations downgrade": "the way back from an upgrade, which no command has",
     r"storage\.migrations\.(env|versions\.\w+) \w+": "Alembic calls them",

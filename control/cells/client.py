@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from control.cells import acts, refusals
 from control.cells.answer_checks import Answer, Observations, fault, observations
+from control.cells.asking import asked_of_cell
 from control.cells.backup_acts import BackupActs, HttpBackupActs
 from control.cells.migrations import CellMigrations, HttpMigrations
 from control.cells.queues import HttpQueues, QueueRefused, Queues
@@ -21,6 +22,7 @@ from control.cells.sockets import UNIX
 from control.work.errors import Again, GiveUp, LeaseLost
 from gateway import bounded_answers
 from gateway.peer_texts import all_printable
+from specserver import tracing
 from storage.catalogue.cells import Cell
 from storage.instances.instances import Instance
 
@@ -288,13 +290,14 @@ class HttpCell(HttpBackupActs):
     ) -> httpx.Response:
         signed = self._signer.sign_request(self._cell_id, method, path, body, challenge=challenge)
         try:
-            return self._http.request(
-                method,
-                path,
-                content=body or None,
-                headers={**headers, **signed},
-                timeout=httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S),
-            )
+            with asked_of_cell(method):
+                return self._http.request(
+                    method,
+                    path,
+                    content=body or None,
+                    headers={**headers, **signed, **tracing.headers()},
+                    timeout=httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S),
+                )
         except httpx.TimeoutException as error:
             raise CellUnavailable("the cell did not answer in time") from error
         except bounded_answers.AnswerRefused as error:

@@ -7,6 +7,7 @@ from sqlalchemy.orm import Session
 
 from control.work import queue
 from control.work.errors import Again, LeaseLost
+from specserver import tracing
 from storage.database import Database
 from storage.work import Work
 
@@ -51,7 +52,8 @@ class Operation:
         """
         if name not in self._steps:
             self._check()
-            result = act()
+            with tracing.span(f"{self.kind} {name}"):
+                result = act()
             with self.database.write() as db:
                 self._note(db, name, result)
         return self._steps[name]
@@ -60,7 +62,7 @@ class Operation:
         """Do `act` exactly once: what it writes and the note of it are one transaction."""
         if name not in self._steps:
             self._check()
-            with self.database.write() as db:
+            with tracing.span(f"{self.kind} {name}"), self.database.write() as db:
                 # The note goes first: it holds the row, so a lost lease writes nothing at all.
                 self._note(db, name, None)
                 result = act(db)

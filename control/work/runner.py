@@ -1,6 +1,7 @@
 """Runs one claimed operation: to its end, to its next try, or out by its deadline."""
 
 import random
+import time
 from typing import Final
 
 import structlog
@@ -9,12 +10,23 @@ from control.work import queue
 from control.work.errors import Again, GiveUp, LeaseLost
 from control.work.operation import Operation
 from control.work.workflow import Workflow
+from specserver import tracing
+from specserver.instruments import CounterInstrument, Duration
 from storage.work import Work
 
 BACK_OFF_FIRST_S: Final = 0.5
 BACK_OFF_MAX_S: Final = 30.0
 SECONDS_MAX: Final = 120
 """Longer times are told in minutes."""
+ENDED: Final = CounterInstrument(
+    "menagerie_work_turns",
+    "Turns of operations that workers took, by what became of them: done, failed, retried after an"
+    " error, postponed, or lost to another worker.",
+    ("workflow", "outcome"),
+)
+TURNS: Final = Duration(
+    "menagerie_work_turn_duration_seconds", "How long turns of operations took.", ("workflow",)
+)
 _log = structlog.get_logger("work")
 
 
@@ -26,6 +38,16 @@ def back_off_s(attempts: int, at_most_s: float = BACK_OFF_MAX_S) -> float:
 
 def run(operation: Operation, claim: queue.Claim, found: Workflow) -> None:
     """Run what was claimed. Raises only what the database raises when it cannot be written."""
+    work = claim.work
+    began, parent = time.perf_counter(), work.args.get(tracing.HEADER)
+    with tracing.span(work.kind, "consumer", parent):
+        outcome = _outcome(operation, claim, found)
+    ENDED.add(work.kind, outcome)
+    TURNS.took(time.perf_counter() - began, work.kind)
+
+
+def _outcome(operation: Operation, claim: queue.Claim, found: Workflow) -> str:
+    """Runs it, and tells what became of it."""
     work = claim.work
     log = _log.bind(operation=operation.id, kind=work.kind, lane=work.lane, lease=work.lease)
     try:
@@ -39,10 +61,13 @@ def run(operation: Operation, claim: queue.Claim, found: Workflow) -> None:
         except GiveUp as final:
             _give_up(operation, found, final.reason)
             log.warning("operation failed", reason=final.reason)
+            return "failed"
     except LeaseLost:
         log.warning("operation lost its lease")
+        return "lost"
     except Again as wait:
         queue.postpone(operation.database, operation.held, wait.after_s)
+        return "postponed"
     except Exception as error:
         # Whoever is outside of the installation may want to be asked less often.
         wait_s = back_off_s(work.attempts, getattr(error, "retry_max_s", BACK_OFF_MAX_S))
@@ -60,6 +85,8 @@ def run(operation: Operation, claim: queue.Claim, found: Workflow) -> None:
             attempts=work.attempts + 1,
             error=_in_words(error),
         )
+        return "retried"
+    return "done"
 
 
 def _overdue_reason(work: Work, limit_s: float) -> str:

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from control.work.operation import Operation
 from control.work.queue import lock_lane
+from specserver import tracing
 from storage import identifiers
 from storage.prepared import Insertion
 from storage.work import Work
@@ -69,15 +70,16 @@ def enqueue(
 
     Operations of one lane run one after the other, in this order. `slot` is a schedule's turn.
     """
+    args = {**(args or {}), **tracing.headers()}
     moment = lock_lane(db, lane)
-    joined = _waiting(db, started, lane, args or {}) if started.joins else None
+    joined = _waiting(db, started, lane, args) if started.joins else None
     if joined is not None:
         return joined
     values: dict[str, Any] = {
         "operation": identifiers.new("op_"),
         "kind": started.kind,
         "lane": lane,
-        "args": args or {},
+        "args": args,
         "steps": {},
         "due": moment + timedelta(seconds=after_s),
         "schedule": slot[0] if slot else None,
@@ -99,4 +101,5 @@ def _waiting(db: Session, started: Workflow, lane: str, args: dict[str, Any]) ->
 
 def _asked(args: dict[str, Any]) -> dict[str, Any]:
     """Without the request that asked."""
-    return {name: value for name, value in args.items() if name != "request_id"}
+    of_request = {"request_id", tracing.HEADER}
+    return {name: value for name, value in args.items() if name not in of_request}

@@ -118,6 +118,8 @@ class SerialExecutor:
         self._jobs: set[Job] = set()
         self._broken = False
         self._why = _STOPPED
+        self.queries = 0
+        """Requests that were taken since the start, whatever became of them."""
         self._connection: Any = None
         self._session: Session | None = None
         self._watchdog = Watchdog(lambda: self.is_busy, threads=limits.threads)
@@ -166,6 +168,7 @@ class SerialExecutor:
             raise Overloaded(f"{waiting} requests are already waiting; try again later")
         job = Job(self, sql, params, allowed)
         self._jobs.add(job)
+        self.queries += 1
         self._turns.put(job)
         return job
 

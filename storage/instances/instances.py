@@ -373,3 +373,9 @@ def hosted_by_status(db: Session, org_id: str, which: ColumnElement[bool]) -> di
 def of_cell(db: Session, cell_id: str) -> list[Instance]:
     """All that the cell hosts, whoever they belong to; erased ones are there no more."""
     return list(db.scalars(select(Instance).where(Instance.cell_id == cell_id, HOSTED)))
+
+
+def counted(db: Session) -> list[tuple[str, str, int]]:
+    """How many there are of each engine in each status but erased, whoever they belong to."""
+    rows = select(Instance.engine, Instance.status, func.count()).where(HOSTED)
+    return list(db.execute(rows.group_by(Instance.engine, Instance.status)).tuples())

@@ -23,6 +23,7 @@ LOOK_AGAIN_S = 0.05
 # server's own, and is what it was again once that is refused.
 CHANGES_USER = "COMMAND = 'Change user'"
 SESSIONS = f"SELECT ID FROM information_schema.PROCESSLIST WHERE (USER = %s OR {CHANGES_USER})"  # noqa: S608
+QUESTIONS = "SHOW GLOBAL STATUS LIKE 'Questions'"
 # The client's own: nobody is there, or nobody answers in time. A server's are of other numbers.
 NOT_THERE = range(CR.CR_ERROR_FIRST, CR.CR_ERROR_LAST + 1)
 # No thread, place or memory for one more, or a lock that is not released: what others bring about.

@@ -242,6 +242,13 @@ class MySQLFamily:
                 self._holder.look(site, used_bytes)
         return measured(self._host, process, used_bytes, notice)
 
+    async def statements(self, site: Site, login: Login) -> int | None:  # noqa: ARG002 - the contract's
+        try:
+            row = await client.ask(*self._administrator(site), client.QUESTIONS)
+            return int(row[1])
+        except (*client.FAILURES, LookupError, TypeError, ValueError):
+            return None
+
     def uri(self, login: Login, host: str, port: int) -> str:
         password = quote(login.password, safe="")
         place = f"{host}:{port}/{accounts.DATABASE}"

@@ -41,17 +41,13 @@ from cell.engines.postgres import (
     statistics,
     storage,
     taking_over,
+    transactions,
     unowned_files,
     upgrade,
 )
 from cell.engines.postgres.archive import Packing
 from cell.engines.postgres.configuration import POSTGRES, TIMESCALEDB, Family
-from cell.engines.postgres.connections import (
-    LoginError,
-    NotRunningError,
-    PostgresHeldUpError,
-    WrongPasswordError,
-)
+from cell.engines.postgres.connections import NotRunningError, PostgresHeldUpError
 from cell.engines.postgres.installation import SECRET, Installation, Installations
 from cell.engines.postgres.sources import Source
 from cell.engines.postgres.spare_templates import Spares
@@ -149,7 +145,7 @@ class PostgreSQL:
                 await self._apply(site, [login])
             async with connections.as_owner(site.run, login) as connection:
                 await connection.execute("SELECT 1")
-        except (NotRunningError, LoginError, PostgresHeldUpError):
+        except (NotRunningError, connections.LoginError, PostgresHeldUpError):
             return False
         except psycopg.Error as error:
             # Full for the owner, not for us: what could not be told yet is no login that works.
@@ -166,7 +162,7 @@ class PostgreSQL:
                 return Health.WELL
         except NotRunningError as error:
             return Health.WELL if connections.is_said(error.__cause__) else Health.SILENT
-        except WrongPasswordError:
+        except connections.WrongPasswordError:
             return Health.CHANGED
         except psycopg.Error as error:
             return Health.FULL if connections.is_exhausted(error) else Health.WELL
@@ -177,7 +173,7 @@ class PostgreSQL:
         try:
             await self.counts.end(site)
             await self._apply_soon(site, logins_)
-        except LoginError:
+        except connections.LoginError:
             # Those that work go on doing so, also after the next start.
             logins.keep(site, former)
             raise
@@ -298,6 +294,9 @@ class PostgreSQL:
 
     def refuse_writes(self, site: Site) -> None:
         self._storage_limit.refuse_writes(site)
+
+    async def statements(self, site: Site, login: Login) -> int | None:  # noqa: ARG002 - the contract's
+        return await transactions.count(site.run, self.superuser(site))
 
     def uri(self, login: Login, host: str, port: int) -> str:
         credential = f"{login.username}:{quote(login.password, safe='')}"

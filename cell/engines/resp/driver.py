@@ -293,6 +293,12 @@ class RespFamily:
     def metrics(self, site: Site, process: Process | None) -> Metrics:
         return measured(self._host, process, self._storage_use.count(site)[0])
 
+    async def statements(self, site: Site, login: Login) -> int | None:  # noqa: ARG002 - the contract's
+        with contextlib.suppress(OSError, RefusalError, LookupError, ValueError):
+            async with self._connected(site) as connection:
+                return int((await connection.info("stats"))["total_commands_processed"])
+        return None
+
     def uri(self, login: Login, host: str, port: int) -> str:
         return f"rediss://{login.username}:{quote(login.password, safe='')}@{host}:{port}/0"
 

@@ -47,6 +47,7 @@ FATES: Final = {
     "migrations": Fate(kept=None),
     "networks": Fate(kept="it is shown with the instance, which can be fetched", handed_on=True),
     "one_time_urls": Fate(kept="they are removed when they expire, a minute later"),
+    "readings": Fate(kept=None),
     "recovery_windows": Fate(kept=None),
     "restores": Fate(kept=None),
     "samples": Fate(kept="what was used is accounted for"),

@@ -25,7 +25,7 @@ from storage.data import (
     restores,
 )
 from storage.events import alerts
-from storage.instances import changes
+from storage.instances import changes, readings
 from storage.instances.instances import Instance
 
 
@@ -74,6 +74,7 @@ def erase(op: Operation) -> None:
         backup_settings.forget(db, instance)
         recovery_windows.forget(db, instance)
         backup_copies.forget(db, instance)
+        readings.forget(db, instance)
         alerts.forget(db, instance)
         publish(db, instance, "instance.deleted.v1", erased=True, purge_after=None)
 

@@ -1,4 +1,4 @@
-"""Metering: what each instance used, read from its cell every minute and kept by the hour."""
+"""Metering: what each instance uses, read from its cell every minute, and used by the hour."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -12,7 +12,7 @@ from control.workflows.catalogue.cells import cell_of, in_lanes, left_to_the_nex
 from control.workflows.instances.fault_isolation import isolated
 from storage.catalogue.cells import Cell
 from storage.database import Database, now
-from storage.instances import instances, samples
+from storage.instances import instances, readings, samples
 from storage.instances.instances import Instance
 from storage.instances.samples import Sample
 
@@ -50,6 +50,7 @@ def _meter(
             instance = by_id.get(observation["instance_id"])
             if instance is not None and observation["status"] != "erased":
                 _add(db, instance, observation, moment)
+                readings.note(db, instance, observation, moment)
 
 
 def _add(db: Session, instance: Instance, observation: Answer, moment: datetime) -> None:

@@ -11,6 +11,11 @@ async def version() -> dict[str, str]:
     return {"engine": "duckdb", "version": duckdb.__version__}
 
 
+async def statistics(exchange: Exchange) -> dict[str, int]:
+    engine: SerialExecutor = exchange.app_state
+    return {"queries": engine.queries}
+
+
 async def health(exchange: Exchange) -> dict[str, str]:
     engine: SerialExecutor = exchange.app_state
     if reason := await trouble(engine):

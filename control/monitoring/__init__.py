@@ -1,0 +1,1 @@
+"""What is told of the whole installation to those who run it."""
