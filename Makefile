@@ -54,6 +54,7 @@ fix: $(VENV)/.dev ## format the code, apply the linter's fixes, and write genera
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/python -m tools.access_page
 	@$(BIN)/python -m tools.events_page
+	@$(BIN)/python -m tools.metrics_page
 
 bench: $(VENV)/.dev ## measure performance against peers; a full run writes docs/benchmarks.md
 	@$(BIN)/python -m tools.bench $(ARGS)

@@ -67,7 +67,7 @@ def tail(
     to stop; the exit code is then 130.
     """
     context = open_context(profile, org=org)
-    lines = Lines(context)
+    lines = EventLines(context)
     with context.client:
         try:
             for data in _events(context, instance, types, since):
@@ -93,7 +93,7 @@ def _events(
     return following.follow(context.client, context.operation("GET", suffix), arguments)
 
 
-class Lines:
+class EventLines:
     """Events as people read them; the names of instances are looked up once."""
 
     def __init__(self, context: CommandContext) -> None:

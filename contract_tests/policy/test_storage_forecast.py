@@ -10,7 +10,7 @@ from control.policy.storage_forecast import (
     READINGS_MIN,
     SPAN_MIN,
     WINDOW,
-    Reading,
+    UsedStorage,
     bytes_a_day,
     days_until_full,
 )
@@ -21,10 +21,10 @@ MB = 10**6
 WEEK = WINDOW // HOUR
 
 
-def growing(hours: int, a_day: float, begin: int = 1000 * MB) -> list[Reading]:
+def growing(hours: int, a_day: float, begin: int = 1000 * MB) -> list[UsedStorage]:
     """One reading an hour, until now."""
     return [
-        Reading(NOW - (hours - number) * HOUR, int(begin + number * a_day / 24))
+        UsedStorage(NOW - (hours - number) * HOUR, int(begin + number * a_day / 24))
         for number in range(hours + 1)
     ]
 
@@ -43,7 +43,7 @@ def test_what_grows_steadily_is_foretold(a_day: float, hours: int) -> None:
 def test_noise_hardly_changes_it(a_day: float, noise: list[float]) -> None:
     """Of half of an hour's growth in either direction, over a week."""
     noisy = [
-        Reading(each.at, int(each.used_bytes + part * a_day / 24))
+        UsedStorage(each.at, int(each.used_bytes + part * a_day / 24))
         for each, part in zip(growing(WEEK, a_day), noise, strict=False)
     ]
     found = bytes_a_day(noisy, NOW)
@@ -122,7 +122,7 @@ def test_neither_their_order_nor_what_is_older_or_not_yet_matters(
 ) -> None:
     """A clock that was wrong for a while leaves readings of the future."""
     readings = growing(47, a_day)
-    strange = [Reading(NOW + HOUR, 10**15), Reading(NOW - WINDOW - HOUR, 10**15)]
+    strange = [UsedStorage(NOW + HOUR, 10**15), UsedStorage(NOW - WINDOW - HOUR, 10**15)]
     found = bytes_a_day([*(readings[place] for place in order), *strange], NOW)
     assert found == bytes_a_day(readings, NOW)
 

@@ -365,10 +365,8 @@ class RequestPipeline:
             raise failures.as_problem(error) from error
 
     def _rule(self, operation: Operation) -> Rule:
-        rule = self._rules.get(operation.id)
-        if rule is None:
-            rule = self._rules[operation.id] = rule_of(operation)
-        return rule
+        known = self._rules.get(operation.id)
+        return known or self._rules.setdefault(operation.id, rule_of(operation))
 
 
 def _invoke(call: Call) -> Reply:

@@ -42,6 +42,8 @@ BUDGET: Final = "budget_threshold"
 SUSPENDED_KEY: Final = "api_key_suspended"
 SIGN_INS: Final = "sign_ins_refused"
 OWNER_ADDED: Final = "owner_added"
+WEBHOOK: Final = "webhook_disabled"
+SIEM: Final = "siem_delivery_interrupted"
 _EXPLAINED: Final = (FAILED, UNREACHABLE)
 
 KINDS: Final[Mapping[str, AlertKind]] = MappingProxyType(
@@ -130,6 +132,19 @@ KINDS: Final[Mapping[str, AlertKind]] = MappingProxyType(
             "somebody became an owner of the organization",
             "a week has passed",
             quiet_for=timedelta(days=7),
+        ),
+        WEBHOOK: AlertKind(
+            ORGANIZATION,
+            "a webhook endpoint was disabled, as it answered 410, or only failed for days",
+            "it is enabled again, or deleted",
+            cause_member="webhook_id",
+            has_letter=True,
+        ),
+        SIEM: AlertKind(
+            ORGANIZATION,
+            "a SIEM target has accepted nothing for 15 minutes",
+            "it accepts again, or the delivery is disabled or removed",
+            cause_member="delivery_id",
         ),
     }
 )

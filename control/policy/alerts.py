@@ -10,7 +10,9 @@ from control.policy.alert_kinds import (
     KINDS,
     OF_INSTANCES,
     QUOTA,
+    SIEM,
     SUSPENDED_KEY,
+    WEBHOOK,
 )
 
 Data = Mapping[str, Any]
@@ -75,6 +77,17 @@ _SUSPENDED_FOR: Final = {
 }
 
 
+def _webhook_disabled(data: Data) -> Raised:
+    reason = _DISABLED_FOR[data["reason"]]
+    return Raised(WEBHOOK, "warning", "a webhook endpoint of {name} is disabled", reason)
+
+
+_DISABLED_FOR: Final = {
+    "gone": "it answered 410, which says that it is gone for good",
+    "failing": "every attempt to send to it failed, for days",
+}
+
+
 def _quota(severity: str) -> Callable[[Data], Raised]:
     def raised(data: Data) -> Raised:
         title = f"{{name}} uses {data['used_percent']} % of its quota of {data['resource']}"
@@ -96,6 +109,10 @@ RAISING: Final[Mapping[str, Callable[[Data], Raised | None]]] = {
     "quota.warning.v1": _quota("info"),
     "quota.exceeded.v1": _quota("warning"),
     "api_key.suspended.v1": _key_suspended,
+    "webhook.disabled.v1": _webhook_disabled,
+    "siem_delivery.interrupted.v1": _always(
+        *(SIEM, "warning"), "a SIEM delivery of {name} is interrupted"
+    ),
 }
 RESOLVING: Final[Mapping[str, tuple[str, ...]]] = {
     "instance.ready.v1": (FAILED,),
@@ -107,6 +124,7 @@ RESOLVING: Final[Mapping[str, tuple[str, ...]]] = {
     "backup.archiving_resumed.v1": ("backup_archiving_interrupted",),
     "backup.copies_resumed.v1": ("backup_copies_interrupted",),
     "migration.completed.v1": ("migration_failed",),
+    "siem_delivery.resumed.v1": (SIEM,),
 }
 
 

@@ -21,12 +21,12 @@ _RESET: Final = 0.8
 _DAY_S: Final = 86_400
 
 
-class Reading(NamedTuple):
+class UsedStorage(NamedTuple):
     at: datetime
     used_bytes: int
 
 
-def bytes_a_day(readings: Sequence[Reading], now: datetime) -> float | None:
+def bytes_a_day(readings: Sequence[UsedStorage], now: datetime) -> float | None:
     """By how much it grows (or shrinks, < 0); None where there is too little to say so."""
     recent = sorted(each for each in readings if now - WINDOW <= each.at <= now)
     since_reset = _since_reset(recent)
@@ -45,7 +45,7 @@ def days_until_full(used_bytes: int, limit_bytes: int, a_day: float) -> float:
     return left / a_day if a_day > 0 else math.inf
 
 
-def _since_reset(readings: Sequence[Reading]) -> Sequence[Reading]:
+def _since_reset(readings: Sequence[UsedStorage]) -> Sequence[UsedStorage]:
     begin = 0
     for place in range(1, len(readings)):
         if readings[place].used_bytes < _RESET * readings[place - 1].used_bytes:
@@ -53,9 +53,9 @@ def _since_reset(readings: Sequence[Reading]) -> Sequence[Reading]:
     return readings[begin:]
 
 
-def _thinned(readings: Sequence[Reading]) -> list[tuple[float, float]]:
+def _thinned(readings: Sequence[UsedStorage]) -> list[tuple[float, float]]:
     """A point for every four hours, so that a week has 42 of them and not 14,000 pairs."""
-    buckets: dict[int, list[Reading]] = {}
+    buckets: dict[int, list[UsedStorage]] = {}
     for each in readings:
         buckets.setdefault(int(each.at.timestamp()) // _BUCKET_S, []).append(each)
     return [

@@ -1,4 +1,4 @@
-"""Webhooks: which events an endpoint gets. Pure: patterns and filters in, what is wrong out."""
+"""Webhooks: which events an endpoint gets. Pure: filters in, what is wrong out."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
@@ -6,34 +6,6 @@ from typing import Final
 from control.policy.violations import Violation, wrong
 
 FILTERS: Final = ("project_ids", "team_ids", "engines", "instance_ids")
-NEVER_MATCHED: Final = frozenset({"webhook.ping.v1"})
-"""Described with the others, and in no list of events: no pattern matches them."""
-
-
-def matches(patterns: Collection[str], kind: str) -> bool:
-    """Whether a kind is one of them; `instance.*` is every kind that begins with `instance.`."""
-    return any(
-        each in (kind, "*") or (each.endswith(".*") and kind.startswith(each[:-1]))
-        for each in patterns
-    )
-
-
-def check_patterns(patterns: Sequence[str], kinds: Collection[str]) -> list[Violation]:
-    """Everything wrong with the events of an endpoint; `kinds` are those that there are."""
-    known = sorted(set(kinds) - NEVER_MATCHED)
-    return [
-        wrong(f"events/{place}", "enum", _unknown(pattern, known))
-        for place, pattern in enumerate(patterns)
-        if not any(matches([pattern], kind) for kind in known)
-    ]
-
-
-def _unknown(pattern: str, known: Sequence[str]) -> str:
-    begins = sorted({f"{kind.partition('.')[0]}.*" for kind in known})
-    return (
-        f"{pattern} is no kind of events, and no pattern of any; use *, one of"
-        f" {', '.join(begins)}, or one of {', '.join(known)}"
-    )
 
 
 def check_filters(

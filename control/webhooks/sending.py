@@ -19,6 +19,7 @@ from control.delivery.guarded import GuardedClient, PostAnswer
 from control.delivery.lanes import SLOW_MS
 from control.delivery.receiver_urls import Reach, ReceiverUrl, UrlRefused, receiver_url
 from control.events.envelope import envelope, timestamp
+from control.policy import event_patterns
 from control.policy import webhooks as policy
 from control.services import Services
 from control.webhooks import endings, signing
@@ -223,12 +224,16 @@ def _row(lane: DeliveryLane, tried: Attempt, moment: datetime) -> dict[str, Any]
 
 
 def _matching(db: Session, endpoint: WebhookEndpoint, found: Sequence[Event]) -> list[Event]:
-    kinds = [one for one in found if policy.matches(endpoint.events, one.type)]
+    kinds = [one for one in found if _is_wanted(endpoint, one)]
     if not endpoint.filters or not kinds:
         return kinds
     about = webhook_filters.subjects(db, {one.instance_id for one in kinds if one.instance_id})
     filters = {name: frozenset(wanted) for name, wanted in endpoint.filters.items()}
     return [one for one in kinds if policy.passes(filters, _subject(one, about))]
+
+
+def _is_wanted(endpoint: WebhookEndpoint, event: Event) -> bool:
+    return any(event_patterns.matches(pattern, event.type) for pattern in endpoint.events)
 
 
 def _subject(

@@ -3,8 +3,10 @@
 from datetime import datetime
 from typing import Any
 
+from control.events import resolve
 from control.policy import quotas
 from control.policy import siem as policy
+from control.policy.alert_kinds import SIEM
 from control.policy.violations import refuse
 from control.siem import targets
 from control.webhooks import sending, signing
@@ -38,12 +40,15 @@ def create(call: OrgCall, body: Body) -> Reply:
 
 def delete(call: OrgCall, siem_delivery: SiemDelivery) -> Reply:
     siem_deliveries.remove(call.db, siem_delivery)
+    resolve(call.db, call.org, [SIEM], cause=siem_delivery.id)
     call.audit(target=siem_delivery.id, detail=_told(siem_delivery.target))
     return Reply.no_content()
 
 
 def switch(call: OrgCall, siem_delivery: SiemDelivery, action: str) -> Body:
     held = siem_deliveries.switch(call.db, siem_delivery, action == "enable", call.now)
+    if action == "disable":
+        resolve(call.db, call.org, [SIEM], cause=held.id)
     call.audit(target=held.id, detail={"action": action, **_told(held.target)})
     return views.siem_delivery(held)
 

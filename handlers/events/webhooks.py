@@ -1,16 +1,17 @@
 """Webhook endpoints: where events are sent to, and what came of it."""
 
-import functools
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
-import orjson
-
+from control.boundary import AuditedChanges
 from control.delivery.backoff import HORIZON
 from control.delivery.receiver_urls import UrlRefused, receiver_url
-from control.policy import quotas
+from control.events import resolve
+from control.events.kinds import kinds_of, sent
+from control.policy import event_patterns, quotas
 from control.policy import webhooks as policy
+from control.policy.alert_kinds import WEBHOOK
 from control.policy.violations import Violation, refuse, wrong
 from control.webhooks import sending, signing
 from handlers import instants, paging
@@ -27,6 +28,9 @@ from storage.events import (
 )
 from storage.events.webhook_deliveries import DeliveryFilter, WebhookDelivery
 from storage.events.webhook_endpoints import WebhookEndpoint
+
+AUDITED: Final = frozenset({"events", "filters", "enabled"})
+"""What the audit log tells the former value of: a URL may hold a token."""
 
 Body = dict[str, Any]
 
@@ -56,21 +60,24 @@ def create(call: OrgCall, body: Body) -> Reply:
 
 def update(call: OrgCall, webhook: WebhookEndpoint, body: Body) -> Body:
     _check(call, body)
+    changes = AuditedChanges.of(webhook, body.keys() & AUDITED)
     lane = delivery_lanes.fetch(call.db, webhook.id, lock=True)
     for name in body.keys() - {"enabled"}:
         setattr(webhook, name, body[name])
     told = _told(body)
     if body.get("enabled") is True:
         webhook.enable(call.db, call.now)
+        resolve(call.db, call.org, [WEBHOOK], cause=webhook.id)
     elif body.get("enabled") is False and webhook.enabled:
         webhook.disable(lane, call.now, None)
         told["deliveries_dropped"] = webhook_deliveries.drop_pending(call.db, webhook)
-    call.audit(target=webhook.id, detail=told)
+    call.audit(target=webhook.id, detail=told, changes=changes)
     return _shown(call, webhook)
 
 
 def delete(call: OrgCall, webhook: WebhookEndpoint) -> Reply:
     webhook_endpoints.delete(call.db, webhook)
+    resolve(call.db, call.org, [WEBHOOK], cause=webhook.id)
     call.audit(target=webhook.id, detail={"host": _host(webhook.url)})
     return Reply.no_content()
 
@@ -143,17 +150,15 @@ def _host(url: str) -> str:
 def _check(call: OrgCall, body: Body) -> None:
     found = _url_faults(call, body)
     if "events" in body:
-        found += policy.check_patterns(body["events"], _kinds(call.exchange.public_document))
+        kinds = sent(kinds_of(call.exchange.public_document), "webhooks")
+        found += [
+            wrong(f"events/{fault.index}", "enum", fault.message)
+            for fault in event_patterns.faults(body["events"], kinds)
+        ]
     if "filters" in body:
         known = webhook_filters.known(call.db, call.org.id, body["filters"])
         found += policy.check_filters(body["filters"], known)
     refuse(found, "the endpoint is invalid in {} places")
-
-
-@functools.lru_cache(1)
-def _kinds(document: bytes) -> list[str]:
-    """Of events, as the document describes them; read once, as there is one document."""
-    return sorted(orjson.loads(document)["webhooks"])
 
 
 def _url_faults(call: OrgCall, body: Body) -> list[Violation]:

@@ -33,7 +33,7 @@ from control.policy.alert_thresholds import (
 )
 from control.policy.plans import PLANS
 from control.policy.sizes import SIZES
-from control.policy.storage_forecast import Reading
+from control.policy.storage_forecast import UsedStorage
 from control.policy.violations import gigabytes
 from storage.access import api_keys
 from storage.events import alert_readings
@@ -103,7 +103,9 @@ def _filling(
     if last.hour < recent:
         # Its cell has said nothing since.
         return AlertFinding(subject, None)
-    a_day = storage_forecast.bytes_a_day([Reading(one.hour, one.used_bytes) for one in hours], now)
+    a_day = storage_forecast.bytes_a_day(
+        [UsedStorage(one.hour, one.used_bytes) for one in hours], now
+    )
     used = last.used_bytes * 100 / last.limit_bytes
     amount = f"{gigabytes(last.used_bytes)} of {gigabytes(last.limit_bytes)} are used"
     what_helps = "order more storage, or delete data"
