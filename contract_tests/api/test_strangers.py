@@ -41,6 +41,7 @@ CELLS = {"queues.list"}
 """Lists that a cell answers, which is asked for those of one instance."""
 ELSEWHERE = {
     "engines.list": "the catalogue, which is the same for everybody",
+    "events.kinds": "the kinds that there are, which are the same for everybody",
     "plans.list": "the catalogue",
     "regions.list": "the catalogue",
     "sizes.list": "the catalogue",

@@ -30,7 +30,7 @@ EXPECTED = {
         "org:read", "members:read", "teams:read", "api-keys:read", "projects:read",
         "instances:read", "usage:read", "audit:read", "queues:read", "backups:read",
         "migrations:read", "alerts:read", "roles:read", "service-accounts:read",
-        "support-grants:read", "approvals:read", "enterprise:read",
+        "support-grants:read", "approvals:read", "enterprise:read", "webhooks:read", "siem:read",
     },
 }  # fmt: skip
 
