@@ -40,6 +40,7 @@ OLDER = {
         "restored",
         "archiving",
         "copies",
+        "statements",
     },
     "backups.make": {"wal_chain_id", "consistent_at", "method", "parent_id"},
 }
