@@ -26,6 +26,7 @@ WRITTEN: Final = {
 # Commands beside those of a noun's operations: by the module that holds each, with its summary.
 BESIDE: Final = {
     "events": {"tail": ("clients.cli.tail", "Show events as they happen, a line for each.")},
+    "webhooks": {"listen": ("clients.cli.listen", "Forward events to a receiver on your machine.")},
 }
 COMMON: Final = ("list", "create", "get", "update", "delete")
 
