@@ -84,7 +84,7 @@ class NounGroup(Group):
             **settings,
         )
         self._operations = {
-            command_name(one): one for one in sorted(document.nouns[noun], key=_place)
+            command_name(one): one for one in sorted(document.nouns.get(noun, ()), key=_place)
         }
         self._beside = BESIDE.get(noun, {})
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,9 +15,6 @@ import pytest
 from standardwebhooks import Webhook
 
 from clients import webhook_signing
-from clients.cli.app import app
-from clients.cli.listen import listen
-from clients.cli.operations import BESIDE, by_module
 from contract_tests.api.harness import Tenant
 from contract_tests.api.streams import Stream, happen
 from contract_tests.clients.conftest import Cli
@@ -29,12 +26,10 @@ from storage.events import events
 __all__ = ["served"]
 
 DEADLINE_S = 60
-# The command by itself, in whatever group the document has it.
+CUT = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo"
 PROGRAM = (
-    "import sys; from clients.cli.app import app, run; from clients.cli.listen import listen;"
-    "from menagerie import commands; commands.register(app); app.command('listen')(listen);"
     "from clients import following; following.AGAIN_AFTER_S = 0.1;"
-    "sys.exit(run(['listen', *sys.argv[1:]]))"
+    "from menagerie.__main__ import main; main()"
 )
 
 
@@ -51,10 +46,9 @@ def listening(
         "MENAGERIE_BASE_URL": served.base_url,
         "MENAGERIE_API_KEY": tenant.key,
         "MENAGERIE_ORG": tenant.org_id,
-        "PYTHONPATH": str(Path(__file__).parents[2]),
     }
     with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *words],
+        [sys.executable, "-c", PROGRAM, "webhooks", "listen", *words],
         env={**os.environ, **surroundings},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -112,8 +106,8 @@ def test_chosen_events_are_signed_with_the_secret_that_was_given(
     happen(served.house, tenant.org_id, other_id)
     happen(served.house, tenant.org_id, instance_id)
     with receiving() as receiver:
-        words = ("--forward-to", receiver.url, "--since", events.FIRST, "--secret", "@secret.txt")
-        words += ("--types", "instance.paused.v1,backup.*", "--instance", instance_id)
+        words = ["--forward-to", receiver.url, "--since", events.FIRST, "--secret", "@secret.txt"]
+        words += ["--types", "instance.paused.v1,backup.*", "--instance", instance_id]
         with listening(served, tenant, folder, *words) as process:
             assert process.stdout is not None
             assert "instance.paused.v1" in process.stdout.readline()
@@ -125,34 +119,25 @@ def test_chosen_events_are_signed_with_the_secret_that_was_given(
         assert stream.begin().next() == json.loads(got.body)
 
 
-@pytest.fixture
-def listen_command(cli: Cli, folder: Path) -> Iterator[Callable[..., tuple[int, str]]]:
-    """In this process, as what it refuses needs no other."""
-    registered = list(app.registered_commands)
-    app.command("listen")(listen)
-
-    def ran(*words: str) -> tuple[int, str]:
-        done = cli("listen", *words)
-        assert "whsec_" not in done.out
-        return done.code, done.err
-
-    yield ran
-    app.registered_commands[:] = registered
-
-
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], "--forward-to"),
+        (["--forward-to", "localhost:3000"], "not an http or https address: 'localhost:3000'"),
+        (
+            ["--forward-to", "http://localhost:3000/", "--secret", CUT],
+            "--secret: a secret is whsec_ and the Base64 text of 24 to 64 bytes",
+        ),
+    ],
+    ids=["no URL", "not a URL", "not a secret"],
+)
 def test_what_cannot_be_used_is_refused_before_anything_is_sent(
-    listen_command: Callable[..., tuple[int, str]],
+    words: list[str], told: str, cli: Cli, folder: Path
 ) -> None:
-    code, told = listen_command("--forward-to", "localhost:3000/hook")
-    assert (code, told) == (2, "error: not an http or https address: 'localhost:3000/hook'\n")
-    secret = webhook_signing.new_secret()[:-1]
-    code, told = listen_command("--forward-to", "http://localhost:3000/", "--secret", secret)
-    assert code == 2
-    assert "--secret: a secret is whsec_ and the Base64 text of 24 to 64 bytes" in told
-    assert secret not in told
-    code, told = listen_command()
-    assert code == 2
-    assert "--forward-to" in told
+    ran = cli("webhooks", "listen", *words)
+    assert (ran.code, ran.out) == (2, "")
+    assert told in ran.err
+    assert CUT not in ran.err
 
 
 def test_a_pattern_that_matches_nothing_is_told_with_what_there_is(
@@ -165,8 +150,7 @@ def test_a_pattern_that_matches_nothing_is_told_with_what_there_is(
         assert "--types: 'instances.*' matches no kind of event" in process.stderr.read()
 
 
-def test_it_is_a_command_of_webhooks_with_examples() -> None:
-    module, summary = BESIDE["webhooks"]["listen"]
-    assert summary
-    told = by_module(module).epilog
+def test_its_help_has_examples_and_it_stands_among_the_commands(cli: Cli, folder: Path) -> None:
+    assert " listen " in cli("webhooks", "--help").out
+    told = cli("webhooks", "listen", "--help").out
     assert told.count("menagerie webhooks listen --forward-to http://localhost:3000/hook") == 3
