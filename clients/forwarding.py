@@ -26,7 +26,7 @@ class Attempt:
 
 
 class Forwarder:
-    """Sends one event after the other to a URL, each once. ConfigurationError if it is none."""
+    """Sends events to a URL, each once. Raises ConfigurationError if it is not a URL."""
 
     def __init__(self, url: str, secret: str) -> None:
         self._url = url
@@ -62,10 +62,8 @@ class Forwarder:
                         break
         except httpx.TimeoutException:
             return None, _TOO_LATE
-        except (
-            httpx.HTTPError,
-            UnicodeError,
-        ) as error:  # the latter of a host with a label too long
+        # The latter of a host that has a part of more than 63 characters.
+        except (httpx.HTTPError, UnicodeError) as error:
             return None, _reason(error)
         # Each part may have come in time, and all of them too late.
         return (None, _TOO_LATE) if time.monotonic() > until else (response.status_code, "")

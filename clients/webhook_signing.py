@@ -1,4 +1,4 @@
-"""What an attempt to deliver an event has for headers, signed in two ways that one secret verifies.
+"""The headers of an attempt to deliver an event, signed in two ways that one secret verifies.
 
 `SVC-Signature` is keyed with the whole secret as it was shown, in UTF-8. The headers of Standard
 Webhooks are keyed with the bytes that its text after `whsec_` stands for, as their libraries do.

@@ -26,7 +26,7 @@ from storage.events import events
 __all__ = ["served"]
 
 DEADLINE_S = 60
-CUT = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo"
+CUT = "whsec_WROGqvn0uroB83BEGu30Dxsf83cfq+f4oUUU+ic/WW8"
 PROGRAM = (
     "from clients import following; following.AGAIN_AFTER_S = 0.1;"
     "from menagerie.__main__ import main; main()"

@@ -55,6 +55,19 @@ TIMESTAMPS = ("SVC-Timestamp", "webhook-timestamp")
 SIGNATURES = ("SVC-Signature", "webhook-signature")
 
 
+def test_the_delivery_that_is_shown_is_signed_with_the_secret_that_is_shown() -> None:
+    found = re.search(r"^    POST .+\n((?:    .+\n)+)\n    (.+)\n", GUIDE, re.MULTILINE)
+    secret = re.search(r"signed with the secret `(whsec_\S+)`", GUIDE)
+    assert found is not None
+    assert secret is not None
+    shown = dict(line.strip().split(": ", 1) for line in found[1].splitlines())
+    event = json.loads(found[2])
+    at = int(shown["SVC-Timestamp"])
+    signed = webhook_signing.headers(event["id"], event["type"], found[2].encode(), at, [secret[1]])
+    assert shown.items() - signed.items() == {("Host", "example.com")}
+    assert {*TIMESTAMPS, *SIGNATURES, "SVC-Event-Id", "SVC-Event-Type"} <= shown.keys()
+
+
 @pytest.mark.parametrize("place", [0, 1], ids=["hmac", "standardwebhooks"])
 def test_python_decides_rightly(place: int) -> None:
     made: dict[str, Any] = {}
