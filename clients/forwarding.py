@@ -1,79 +1,79 @@
-"""Events as webhooks to this machine, for development: signed as the service signs them."""
+"""Events as webhooks to a receiver under development: what is sent is what the service sends."""
 
-import base64
-import hmac
-import http.client
 import json
-import secrets
+import re
 import time
-from collections.abc import Sequence
-from typing import Any, Final
-from urllib.parse import urlsplit
+from dataclasses import dataclass
+from typing import Any, Final, Self
 
-from clients.errors import ClientError
+import httpx
 
-HERE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
-_WITHIN_S: Final = 10.0
-_READ_BYTES: Final = 1_024
-_PREFIX: Final = "whsec_"
+from clients import transport, webhook_signing
+
+RESPONSE_S: Final = 10.0
+READ_BYTES_MAX: Final = 64 * 1024
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One event that was sent: the status that came back, or why none did."""
+
+    time: str
+    kind: str
+    status: int | None
+    error: str
+    duration_ms: int
 
 
 class Forwarder:
-    """To a URL of this machine. Raises ClientError for any other."""
+    """Sends events to a URL, each once. Raises ConfigurationError if it is not a URL."""
 
-    def __init__(self, url: str, patterns: Sequence[str]) -> None:
-        try:
-            parts = urlsplit(url)
-            port = parts.port or 80
-        except ValueError as error:
-            raise ClientError(f"{url} is not a URL: {error}") from error
-        if parts.scheme != "http" or parts.hostname not in HERE:
-            raise ClientError(
-                "events are forwarded to this machine only, such as http://localhost:3000/hook;"
-                " register an endpoint for any other (menagerie webhooks create)"
-            )
-        self._place = (parts.hostname, port)
-        self._target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        self._patterns = patterns or ("*",)
-        self.secret = _PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
+    def __init__(self, url: str, secret: str) -> None:
+        self._url = url
+        self._secret = secret
+        self._http = transport.open_http(url, timeout_s=RESPONSE_S)
+        # A response counts by its status: its body is not unpacked, so it may be compressed.
+        self._http.event_hooks = {}
 
-    def forward(self, data: str) -> str | None:
-        """A line about what came back; None for an event that matches no pattern."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._http.close()
+
+    def forward(self, data: str) -> Attempt:
+        """Send the event, given as the stream has it: those are the bytes that are signed."""
         event: dict[str, Any] = json.loads(data)
-        kind, event_id = str(event.get("type")), str(event.get("id"))
-        if not any(_matches(each, kind) for each in self._patterns):
-            return None
-        return f"{kind} {event_id}: {self._post(kind, event_id, data.encode())}"
+        event_id, kind = str(event["id"]), str(event["type"])
+        body = data.encode()
+        signed = webhook_signing.headers(event_id, kind, body, int(time.time()), [self._secret])
+        begun = time.monotonic()
+        status, error = self._post(body, signed, begun + RESPONSE_S)
+        duration_ms = round((time.monotonic() - begun) * 1000)
+        return Attempt(str(event["time"]), kind, status, error, duration_ms)
 
-    def _post(self, kind: str, event_id: str, body: bytes) -> str:
-        connection = http.client.HTTPConnection(*self._place, timeout=_WITHIN_S)
+    def _post(self, body: bytes, headers: dict[str, str], until: float) -> tuple[int | None, str]:
         try:
-            headers = self._headers(kind, event_id, body)
-            connection.request("POST", self._target, body, headers)
-            answer = connection.getresponse()
-            shown = " ".join(answer.read(_READ_BYTES).decode(errors="replace").split())
-        except (OSError, http.client.HTTPException) as error:
-            return f"no response ({error or type(error).__name__})"
-        finally:
-            connection.close()
-        return f"{answer.status} {shown}".rstrip()
-
-    def _headers(self, kind: str, event_id: str, body: bytes) -> dict[str, str]:
-        at = str(int(time.time()))
-        plain = hmac.digest(self.secret.encode(), f"{at}.".encode() + body, "sha256")
-        key = base64.b64decode(self.secret.removeprefix(_PREFIX))
-        standard = hmac.digest(key, f"{event_id}.{at}.".encode() + body, "sha256")
-        return {
-            "Content-Type": "application/json",
-            "SVC-Event-Id": event_id,
-            "SVC-Event-Type": kind,
-            "SVC-Timestamp": at,
-            "SVC-Signature": f"v1={plain.hex()}",
-            "webhook-id": event_id,
-            "webhook-timestamp": at,
-            "webhook-signature": f"v1,{base64.b64encode(standard).decode()}",
-        }
+            with self._http.stream("POST", self._url, content=body, headers=headers) as response:
+                size = 0
+                for part in response.iter_raw():
+                    size += len(part)
+                    if size > READ_BYTES_MAX or time.monotonic() > until:
+                        break
+        except httpx.TimeoutException:
+            return None, _TOO_LATE
+        # The latter of a host that has a part of more than 63 characters.
+        except (httpx.HTTPError, UnicodeError) as error:
+            return None, _reason(error)
+        # Each part may have come in time, and all of them too late.
+        return (None, _TOO_LATE) if time.monotonic() > until else (response.status_code, "")
 
 
-def _matches(pattern: str, kind: str) -> bool:
-    return pattern in ("*", kind) or (pattern.endswith(".*") and kind.startswith(pattern[:-1]))
+_TOO_LATE: Final = f"no complete response within {RESPONSE_S:g} s"
+
+
+def _reason(error: Exception) -> str:
+    said = re.sub(r"^\[Errno -?\d+\] ", "", str(error)).rstrip(".") or type(error).__name__
+    if isinstance(error, httpx.ConnectError):
+        return f"cannot connect: {said}"
+    return f"no valid response: {said}"

@@ -11,7 +11,7 @@ from typer.core import TyperCommand
 
 from clients.cli import command_context, failures, given
 from clients.cli.groups import CommandApp, Group
-from clients.cli.operations import NounGroup
+from clients.cli.operations import BESIDE, NounGroup
 from clients.document import Document
 from clients.errors import ClientError
 from clients.schemas import DocumentError
@@ -145,7 +145,8 @@ class RootGroup(Group):
 
 
 def _groups(document: Document | None) -> dict[str, str]:
-    nouns = document.nouns if document is not None else {}
+    # What stands beside may ask an operation of another noun, which an older server has too.
+    nouns = {*document.nouns, *BESIDE} if document is not None else ()
     return {noun.replace("_", "-"): noun for noun in nouns}
 
 

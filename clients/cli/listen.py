@@ -1,52 +1,84 @@
-"""`menagerie webhooks listen`: an organization's events, forwarded to a port of this machine."""
+"""`menagerie webhooks listen`: events as webhooks, to a receiver on the developer's machine."""
 
-import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from clients import webhook_signing
+from clients.cli import options
 from clients.cli.arguments import OrgOption, ProfileOption
 from clients.cli.command_context import open_context
+from clients.cli.failures import INTERRUPTED
 from clients.cli.groups import CommandApp
-from clients.cli.output import plain
+from clients.cli.output import cell, plain
+from clients.cli.tail import KIND_WIDTH, InstanceOption, SinceOption, TypesOption, events_of
+
+if TYPE_CHECKING:
+    from clients.forwarding import Attempt
 
 app = CommandApp()
 
 
 @app.command(
-    epilog="Example: menagerie webhooks listen --forward-to http://localhost:3000/hook"
-    " --events 'instance.*'"
+    "listen",
+    epilog="\b\nExamples:\n  menagerie webhooks listen --forward-to http://localhost:3000/hook\n"
+    "  menagerie webhooks listen --forward-to http://localhost:3000/hook --types 'instance.*'\n"
+    "  menagerie webhooks listen --forward-to http://localhost:3000/hook --secret @secret.txt",
 )
 def listen(
     forward_to: Annotated[
         str,
-        typer.Option("--forward-to", metavar="URL", help="Where events are sent, on this machine."),
+        typer.Option("--forward-to", help="Where events are sent, http or https.", metavar="URL"),
     ],
-    events: Annotated[
-        list[str] | None,
+    instance: InstanceOption = None,
+    types: TypesOption = None,
+    since: SinceOption = None,
+    secret: Annotated[
+        str | None,
         typer.Option(
-            "--events",
-            metavar="PATTERN",
-            show_default=False,
-            help="Kind of events, or a pattern such as instance.*; can be repeated. Default: all.",
+            "--secret",
+            help=f"Sign with this secret (`whsec_…`); {options.FROM_FILE}. "
+            "Default: a new one, which is shown.",
+            metavar="SECRET",
         ),
     ] = None,
     org: OrgOption = None,
     profile: ProfileOption = None,
 ) -> None:
-    """Forward events as they happen to a port of this machine, for development.
+    """Forward events as they happen to a receiver that you develop, signed as webhooks are.
 
-    Each is signed with the secret that is shown first, as webhooks are. What comes back is shown;
-    nothing is sent again. Press Ctrl-C to stop.
+    No webhook endpoint is needed. A line is shown for each event, with the status of the response.
+    Each event is sent once: an event that failed is not sent again. If the connection to the
+    service ends, it is made again, and no event is missed. Press Ctrl-C to stop; the exit code is
+    then 130.
     """
-    from clients import following, forwarding  # noqa: PLC0415  HTTP is slow to import
+    from clients import forwarding  # noqa: PLC0415  HTTP is slow to import, and --help needs none
 
-    forwarder = forwarding.Forwarder(forward_to, events or ())
-    context = open_context(profile, org=org)
-    with context.client:
-        typer.echo(f"secret: {forwarder.secret}")
-        operation = context.client.operation("events.follow")
-        for data in following.follow(context.client, operation, context.org()):
-            line = forwarder.forward(data)
-            if line is not None:
-                typer.echo(plain(line) if sys.stdout.isatty() else line)
+    chosen = webhook_signing.new_secret() if secret is None else _given(secret)
+    with forwarding.Forwarder(forward_to, chosen) as forwarder:
+        context = open_context(profile, org=org)
+        if secret is None:
+            typer.echo(f"signing secret: {chosen}")
+        with context.client:
+            try:
+                for data in events_of(context, instance, types, since):
+                    typer.echo(plain(line(forwarder.forward(data))))
+            except KeyboardInterrupt:
+                raise typer.Exit(INTERRUPTED) from None
+
+
+def line(attempt: "Attempt") -> str:
+    came = attempt.error or str(attempt.status)
+    # A text of the server begins no line of ours.
+    kind = " ".join(attempt.kind.split())
+    when = cell("time", attempt.time)
+    return f"{when}  {kind:<{KIND_WIDTH}}  → {came} ({attempt.duration_ms} ms)"
+
+
+def _given(secret: str) -> str:
+    text = options.read_text(secret, "--secret").strip()
+    try:
+        webhook_signing.key_of(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--secret") from error
+    return text

@@ -26,7 +26,7 @@ WRITTEN: Final = {
 # Commands beside those of a noun's operations: by the module that holds each, with its summary.
 BESIDE: Final = {
     "events": {"tail": ("clients.cli.tail", "Show events as they happen, a line for each.")},
-    "webhooks": {"listen": ("clients.cli.listen", "Forward events to a port of this machine.")},
+    "webhooks": {"listen": ("clients.cli.listen", "Forward events to a receiver on your machine.")},
 }
 COMMON: Final = ("list", "create", "get", "update", "delete")
 
@@ -84,7 +84,7 @@ class NounGroup(Group):
             **settings,
         )
         self._operations = {
-            command_name(one): one for one in sorted(document.nouns[noun], key=_place)
+            command_name(one): one for one in sorted(document.nouns.get(noun, ()), key=_place)
         }
         self._beside = BESIDE.get(noun, {})
 

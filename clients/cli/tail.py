@@ -18,6 +18,33 @@ from clients.errors import ClientError
 KIND_WIDTH: Final = 26
 WHICH_WIDTH: Final = 16
 
+InstanceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--instance",
+        help="Only events of this instance, by ID or name.",
+        metavar="INSTANCE",
+        autocompletion=instance_names,
+    ),
+]
+TypesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--types",
+        help="Only these kinds: `instance.ready.v1`, `instance.*`. Repeatable, or with commas. "
+        "`menagerie events kinds` lists them.",
+        metavar="PATTERN",
+    ),
+]
+SinceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--since",
+        help="Begin after the event with this ID. Default: only new events.",
+        metavar="ID",
+    ),
+]
+
 app = CommandApp()
 
 
@@ -28,32 +55,9 @@ app = CommandApp()
     "  menagerie events tail --types 'backup.*,restore.*' --json | jq .data",
 )
 def tail(
-    instance: Annotated[
-        str | None,
-        typer.Option(
-            "--instance",
-            help="Only events of this instance, by ID or name.",
-            metavar="INSTANCE",
-            autocompletion=instance_names,
-        ),
-    ] = None,
-    types: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--types",
-            help="Only these kinds: `instance.ready.v1`, `instance.*`. Repeatable, or with commas. "
-            "`menagerie events kinds` lists them.",
-            metavar="PATTERN",
-        ),
-    ] = None,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            "--since",
-            help="Begin after the event with this ID. Default: only new events.",
-            metavar="ID",
-        ),
-    ] = None,
+    instance: InstanceOption = None,
+    types: TypesOption = None,
+    since: SinceOption = None,
     as_json: Annotated[
         bool,
         typer.Option("--json", help="Print each event as a line of JSON.", show_default=False),
@@ -70,16 +74,17 @@ def tail(
     lines = EventLines(context)
     with context.client:
         try:
-            for data in _events(context, instance, types, since):
+            for data in events_of(context, instance, types, since):
                 line = data if as_json else lines.line(data)
                 typer.echo(line if as_json and not sys.stdout.isatty() else plain(line))
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
 
 
-def _events(
+def events_of(
     context: CommandContext, instance: str | None, types: list[str] | None, since: str | None
 ) -> Iterator[str]:
+    """Yield each event of the organization, or of the instance, as JSON, over disconnects."""
     from clients import following  # noqa: PLC0415  HTTP is slow to import, and --help needs none
 
     chosen = [each for one in types or () for each in one.split(",")]

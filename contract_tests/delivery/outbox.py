@@ -9,10 +9,10 @@ from typing import Any
 
 from sqlalchemy import select
 
+from clients import webhook_signing as signing
 from contract_tests.workflows.stage import Stage
 from control import events
 from control.delivery.deliverer import Deliverer
-from control.webhooks import signing
 from control.webhooks.deliverer import make_deliverer
 from control.webhooks.sending import secret_context
 from storage.access import memberships, users

@@ -11,10 +11,10 @@ import pytest
 from sqlalchemy import select
 from standardwebhooks.webhooks import Webhook
 
+from clients import webhook_signing as signing
 from contract_tests.delivery.outbox import Outbox, until
 from contract_tests.delivery.receivers import Answering, Received, Receiver
 from contract_tests.workflows.letters import Letters
-from control.webhooks import signing
 from control.webhooks.sending import secret_context
 from storage.events import webhook_deliveries, webhook_endpoints
 from storage.events.audit import AuditEntry

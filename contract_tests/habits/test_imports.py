@@ -22,8 +22,8 @@ ROOMS = {
 MAY_IMPORT = {
     "specserver": set(),
     "storage": set(),
-    # gateway: whose an address is, and which keys verify fast
-    "control": {"gateway", "storage", "specserver"},
+    # gateway: whose an address is, and which keys verify fast; clients: how webhooks are signed
+    "control": {"clients", "gateway", "storage", "specserver"},
     "handlers": {"control", "storage", "specserver"},
     "pages": set(),
     "cell": {"specserver", "gateway", "instance_services", "pages"},
@@ -50,6 +50,12 @@ def test_a_room_imports_only_its_neighbours() -> None:
         seen = {name.split(".")[0] for name in imported(path)} & ROOMS
         wrong += [f"{names(path)} imports {each}" for each in seen - MAY_IMPORT[room] - {room}]
     assert not wrong
+
+
+def test_of_clients_the_control_plane_has_only_what_signs_webhooks() -> None:
+    controls = [path for path in SHIPPED if path.relative_to(ROOT).parts[0] == "control"]
+    taken = {module for path in controls for module in loaded(path) if module.startswith("clients")}
+    assert taken <= {"clients.webhook_signing"}
 
 
 def test_events_are_published_with_their_alerts() -> None:

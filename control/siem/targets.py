@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import orjson
 
+from clients import webhook_signing as signing
 from control.delivery.receiver_urls import Reach, ReceiverUrl, UrlRefused, receiver_url
 from control.policy.violations import Violation, wrong
 from control.sealing import Sealer
 from control.siem.lines import Lines
-from control.webhooks import signing
 
 SECRETS: Final = ("header_value", "access_key_id", "secret_access_key")
 """Members of a target that are never shown."""
@@ -68,7 +68,7 @@ class SiemRequest:
         if self.secret is None:
             return self.headers
         made = signing.headers(batch, BATCH, self.content, at, [self.secret])
-        return {**self.headers, **made}
+        return {**made, **self.headers}
 
 
 def check_places(target: Mapping[str, Any], reach: Reach) -> list[Violation]:

@@ -14,6 +14,7 @@ import orjson
 from sqlalchemy import ColumnElement
 from sqlalchemy.orm import Session
 
+from clients import webhook_signing as signing
 from control.delivery.backoff import HORIZON, next_at
 from control.delivery.guarded import GuardedClient, PostAnswer
 from control.delivery.lanes import SLOW_MS
@@ -22,7 +23,7 @@ from control.events.envelope import envelope, timestamp
 from control.policy import event_patterns
 from control.policy import webhooks as policy
 from control.services import Services
-from control.webhooks import endings, signing
+from control.webhooks import endings
 from storage.database import now
 from storage.events import (
     delivery_lanes,
@@ -173,7 +174,7 @@ async def attempt(client: GuardedClient, to: Destination, message: EventMessage)
     if to.place is None:
         return Attempt(message, at, PostAnswer(0, error=to.refused))
     signed = signing.headers(message.event_id, message.kind, message.body, int(seconds), to.secrets)
-    answer = await client.post(to.place, message.body, {**_HEADERS, **signed})
+    answer = await client.post(to.place, message.body, signed)
     return Attempt(message, at, answer)
 
 
@@ -243,10 +244,3 @@ def _subject(
     if event.instance_id is not None and event.instance_id in about:
         return about[event.instance_id]
     return {name: event.data.get(name.removesuffix("s")) for name in policy.FILTERS}
-
-
-_HEADERS: Final = {
-    "Content-Type": "application/json",
-    "Accept-Encoding": "identity",
-    "User-Agent": "Menagerie-Webhooks/1",
-}

@@ -3,13 +3,14 @@
 from datetime import datetime
 from typing import Any
 
+from clients import webhook_signing as signing
 from control.events import resolve
 from control.policy import quotas
 from control.policy import siem as policy
 from control.policy.alert_kinds import SIEM
 from control.policy.violations import refuse
 from control.siem import targets
-from control.webhooks import sending, signing
+from control.webhooks import sending
 from handlers import instants, paging
 from handlers.calls import OrgCall
 from handlers.events import views

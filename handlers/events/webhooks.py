@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from clients import webhook_signing as signing
 from control.boundary import AuditedChanges
 from control.delivery.backoff import HORIZON
 from control.delivery.receiver_urls import UrlRefused, receiver_url
@@ -13,7 +14,7 @@ from control.policy import event_patterns, quotas
 from control.policy import webhooks as policy
 from control.policy.alert_kinds import WEBHOOK
 from control.policy.violations import Violation, refuse, wrong
-from control.webhooks import sending, signing
+from control.webhooks import sending
 from handlers import instants, paging
 from handlers.calls import OrgCall
 from handlers.events import views
