@@ -15,7 +15,7 @@ READ_BYTES_MAX: Final = 64 * 1024
 
 
 @dataclass(frozen=True)
-class Attempt:
+class ForwardedEvent:
     """One event that was sent: the status that came back, or why none did."""
 
     time: str
@@ -41,7 +41,7 @@ class Forwarder:
     def __exit__(self, *_error: object) -> None:
         self._http.close()
 
-    def forward(self, data: str) -> Attempt:
+    def forward(self, data: str) -> ForwardedEvent:
         """Send the event, given as the stream has it: those are the bytes that are signed."""
         event: dict[str, Any] = json.loads(data)
         event_id, kind = str(event["id"]), str(event["type"])
@@ -50,7 +50,7 @@ class Forwarder:
         begun = time.monotonic()
         status, error = self._post(body, signed, begun + RESPONSE_S)
         duration_ms = round((time.monotonic() - begun) * 1000)
-        return Attempt(str(event["time"]), kind, status, error, duration_ms)
+        return ForwardedEvent(str(event["time"]), kind, status, error, duration_ms)
 
     def _post(self, body: bytes, headers: dict[str, str], until: float) -> tuple[int | None, str]:
         try:

@@ -14,7 +14,7 @@ from clients.cli.output import cell, plain
 from clients.cli.tail import KIND_WIDTH, InstanceOption, SinceOption, TypesOption, events_of
 
 if TYPE_CHECKING:
-    from clients.forwarding import Attempt
+    from clients.forwarding import ForwardedEvent
 
 app = CommandApp()
 
@@ -67,7 +67,7 @@ def listen(
                 raise typer.Exit(INTERRUPTED) from None
 
 
-def line(attempt: "Attempt") -> str:
+def line(attempt: "ForwardedEvent") -> str:
     came = attempt.error or str(attempt.status)
     # A text of the server begins no line of ours.
     kind = " ".join(attempt.kind.split())

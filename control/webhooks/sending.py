@@ -167,6 +167,11 @@ def secret_context(endpoint_id: str) -> str:
     return f"webhook secret {endpoint_id}"
 
 
+def new_secret() -> str:
+    """One that is shown once, and kept sealed."""
+    return signing.new_secret()
+
+
 async def attempt(client: GuardedClient, to: Destination, message: EventMessage) -> Attempt:
     """Signed anew: receivers refuse what was signed some minutes ago."""
     seconds = time.time()

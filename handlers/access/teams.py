@@ -1,5 +1,7 @@
 """Teams: who sees and uses which projects and instances of an organization."""
 
+from collections.abc import Collection
+from functools import partial
 from typing import Any
 
 from control.boundary import AuditedChanges
@@ -48,7 +50,7 @@ def get(call: OrgCall, team: Team) -> Body:
 def update(call: OrgCall, team: Team, body: Body) -> Body:
     call.require_for("teams:write", OF_THE_ORGANIZATION & body.keys())
     told = _checked(body, team)
-    changes = AuditedChanges.of(team, told)
+    changes = AuditedChanges(partial(_settings, team, told.keys()))
     team.change(told)
     call.audit(target=team.id, detail=told, changes=changes)
     call.db.flush()
@@ -76,6 +78,15 @@ def _checked(body: Body, team: Team | None) -> Body:
     if "approval_policy" not in body:
         return body
     return {**body, "approval_policy": None if policy.is_never else policy.as_json()}
+
+
+def _settings(team: Team, names: Collection[str]) -> Body:
+    """Those of its settings, and each rule of its approval policy as one of its own."""
+    found = {name: getattr(team, name) for name in names if name != "approval_policy"}
+    if "approval_policy" in names:
+        rules = Policy.of(team.approval_policy).as_json()
+        found |= {f"approval_policy.{rule}": value for rule, value in rules.items()}
+    return found
 
 
 def _shown(call: OrgCall, team: Team) -> Body:

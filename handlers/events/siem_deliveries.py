@@ -3,7 +3,6 @@
 from datetime import datetime
 from typing import Any
 
-from clients import webhook_signing as signing
 from control.events import resolve
 from control.policy import quotas
 from control.policy import siem as policy
@@ -73,7 +72,7 @@ def _target(call: OrgCall, target: Body) -> tuple[Body, dict[str, str]]:
     refuse(targets.check_places(target, sending.reach_of(call.services)))
     secrets: dict[str, str] = {name: target[name] for name in targets.SECRETS if name in target}
     if target["kind"] == "webhook":
-        secrets[targets.SIGNING_SECRET] = signing.new_secret()
+        secrets[targets.SIGNING_SECRET] = sending.new_secret()
         return {"header_name": None, **_shown(target, "url", "header_name")}, secrets
     shown = _shown(target, "bucket", "prefix", "region", "endpoint")
     return {"prefix": "", "endpoint": None, **shown}, secrets

@@ -4,7 +4,6 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from clients import webhook_signing as signing
 from control.boundary import AuditedChanges
 from control.delivery.backoff import HORIZON
 from control.delivery.receiver_urls import UrlRefused, receiver_url
@@ -49,7 +48,7 @@ def get(call: OrgCall, webhook: WebhookEndpoint) -> Body:
 def create(call: OrgCall, body: Body) -> Reply:
     refuse(quotas.check_one_more_webhook(webhook_endpoints.count(call.db, call.org.id)))
     _check(call, body)
-    made_id, secret = webhook_endpoints.new_id(), signing.new_secret()
+    made_id, secret = webhook_endpoints.new_id(), sending.new_secret()
     chosen = {"description": "", "filters": {}, "enabled": True, **body}
     sealed = call.services.sealer.seal(secret.encode(), sending.secret_context(made_id))
     of = {**chosen, "secret_sealed": sealed, "created_by": call.caller.id}
@@ -84,7 +83,7 @@ def delete(call: OrgCall, webhook: WebhookEndpoint) -> Reply:
 
 
 def rotate_secret(call: OrgCall, webhook: WebhookEndpoint, body: Body) -> Body:
-    overlap_s, secret = body.get("overlap_seconds", 86_400), signing.new_secret()
+    overlap_s, secret = body.get("overlap_seconds", 86_400), sending.new_secret()
     context = sending.secret_context(webhook.id)
     sealed = call.services.sealer.seal(secret.encode(), context)
     webhook.rotate(sealed, call.now + timedelta(seconds=overlap_s))

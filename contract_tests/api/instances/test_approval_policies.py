@@ -46,7 +46,11 @@ def test_a_policy_is_set_whole_and_taken_away(house: House) -> None:
     sent = {"above_monthly_cost_cents": 2_000}
     answer = change(house, at, at.tenant.key, approval_policy=sent)
     assert answer.json()["approval_policy"] == {**NEVER_ASKS, **sent}
-    detail = {"approval_policy": {**NEVER_ASKS, **sent}}
+    changes = {
+        "approval_policy.above_size": {"from": "s1", "to": None},
+        "approval_policy.above_monthly_cost_cents": {"from": None, "to": 2_000},
+    }
+    detail = {"approval_policy": {**NEVER_ASKS, **sent}, "changes": changes}
     assert last_audited(house, at.tenant) == ("team.update", at.team_id, detail)
     for nothing in (None, {}, {"every_order": False}):
         answer = change(house, at, at.tenant.key, approval_policy=nothing)
