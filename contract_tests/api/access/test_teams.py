@@ -215,7 +215,9 @@ def test_every_list_of_teams_records_is_among_them() -> None:
     # What streams of events show is held to teams in test_events.py.
     # Of figures of backups in test_backups.py.
     # Of what a team spends in test_budgets.py.
+    # And of figures of instances in test_metrics.py.
     others = {"orgs.ca", "projects.get", "events.follow", "backups.health", "budgets.get"}
+    others.add("metrics.scrape")
     # Of a project, which is not there for those who do not see it.
     others.add("project_members.list")
     assert listing == {*LISTS} - {"branches.list", "project_roles.list"} | others

@@ -8,6 +8,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as prometheus
 from sqlalchemy import update
 
+from contract_tests.api.access.team_helpers import in_team, team
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import is_problem
 from handlers.events import exposition, metrics
@@ -157,6 +158,19 @@ def test_families_are_whole_over_many_pages(house: House, monkeypatch: pytest.Mo
 def comparable(text: str) -> list[str]:
     """Without what passes with time."""
     return [line for line in text.splitlines() if "backup_age" not in line]
+
+
+def test_a_member_of_a_team_is_told_of_its_instances_alone(house: House) -> None:
+    tenant = house.tenant()
+    blue, red = team(house, tenant, "Blue"), team(house, tenant, "Red")
+    of_blue = in_team(house, tenant, blue, "viewer")
+    of_everyone = house.instance(tenant)
+    project = f"{tenant.path}/projects/{tenant.project_id}"
+    for owner, seen in ((blue, {of_everyone}), (red, set[str]())):
+        body = {"team_id": owner.rpartition("/")[2]}
+        assert house.request("PATCH", project, tenant.key, json=body).is_success
+        told = parsed(scrape(house, tenant, of_blue.session))
+        assert {each for of in told.values() for each in of} == seen
 
 
 def test_another_organization_is_told_nothing(house: House) -> None:
