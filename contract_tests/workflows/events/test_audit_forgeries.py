@@ -132,6 +132,42 @@ def test_what_cannot_be_read_is_a_finding_and_holds_up_nobody_else(
     assert other.findings() == []
 
 
+@pytest.mark.parametrize("detail", ["'{'", "'{\"a\": 123456789012345678901234567890}'"])
+def test_an_entry_that_cannot_be_hashed_holds_up_no_other_organization(
+    log: Log, detail: str
+) -> None:
+    if log.stage.database.dialect == "postgresql":
+        pytest.skip("on PostgreSQL each statement sees to the types")
+    log.write(6)
+    other = another(log)
+    for each in (log, other):
+        each.append()
+    with log.stage.database.write() as db:
+        db.execute(
+            text(f"UPDATE audit SET detail = {detail} WHERE seq IS NULL AND org_id = :o"),
+            {"o": log.org_id},
+        )
+    log.run("audit.seal")
+    assert (other.verified().unsealed, other.findings()) == (0, [])
+
+
+def test_a_log_that_cannot_be_forgotten_yet_keeps_no_others(log: Log) -> None:
+    """One whose first entry is of a clock that was ahead."""
+    log.write(6)
+    other = another(log)
+    with log.stage.database.write() as db:
+        ahead = "aud_7" + new("aud_")[5:]
+        db.execute(
+            text("UPDATE audit SET id = :i WHERE seq = 1 AND org_id = :o"),
+            {"i": ahead, "o": log.org_id},
+        )
+    with log.stage.database.write() as db:
+        moment = log.stage.database.now(db)
+        gone = sum(audit_chain.forget_old(db, moment.replace(year=2099), 2) for _ in range(9))
+    assert gone == 6
+    assert other.verified().entries == 0
+
+
 def test_an_organization_that_is_not_there_is_not_right(log: Log) -> None:
     log.write(3)
     key = audit_records.encoded(log.stage.services.signer.public_key)
