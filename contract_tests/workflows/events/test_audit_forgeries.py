@@ -1,6 +1,7 @@
 """What somebody does who knows how the audit log is checked: it is found, and named."""
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -19,11 +20,12 @@ from contract_tests.workflows.events.test_audit_publishing import (
 from control.cells.signing import Signer
 from control.events import audit_records
 from menagerie import audit_verify
+from menagerie.audit_logs import LogFolder, lines_in
 from storage.access import organizations
 from storage.events import audit_chain
 from storage.events.audit import AuditEntry
 from storage.events.audit_chain import AuditHead
-from storage.events.audit_publications import PublishedHead
+from storage.events.audit_publications import AuditPublication, PublishedHead
 from storage.identifiers import new
 
 __all__ = ["log"]
@@ -149,6 +151,49 @@ def test_an_entry_that_cannot_be_hashed_holds_up_no_other_organization(
         )
     log.run("audit.seal")
     assert (other.verified().unsealed, other.findings()) == (0, [])
+
+
+def test_other_files_in_the_folder_of_the_log_are_in_nobodys_way(log: Log) -> None:
+    log.write(4)
+    before = list(lines_in(log.folder))
+    for name in ("x1", "x2", "notes.txt"):
+        (log.folder / name).write_text("mine\n")
+    (log.folder / "y").mkdir()
+    log.run("audit.publish")
+    assert list(lines_in(log.folder)) == before
+    log.append()
+    log.run("audit.seal")
+    log.run("audit.publish")
+    assert len(list(lines_in(log.folder))) == len(before) + 1
+    assert log.findings() == []
+
+
+def test_a_clock_that_was_ahead_leaves_the_log_in_order(log: Log) -> None:
+    kept = LogFolder(log.folder)
+    records: list[AuditPublication] = []
+    for number, year in enumerate((2026, 9999, 2026, 2027), 1):
+        at = datetime(year, 12, 31, tzinfo=UTC)
+        records.insert(
+            0, AuditPublication(number=number, hash="", line=f"{number}", published_at=at)
+        )
+        records[0].hash = audit_records.hash_of(records[0].line)
+        assert kept.keep(records) == 1
+    assert list(lines_in(log.folder)) == ["1", "2", "3", "4"]
+
+
+def test_the_file_of_a_month_is_not_read_for_each_record(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.write(4)
+    (file,) = log.folder.glob("*.ndjson")
+    half = '{"half":' + "x" * 200_000
+    with file.open("a") as opened:
+        opened.write(half)
+    log.append()
+    log.run("audit.seal")
+    log.run("audit.publish")
+    assert half not in file.read_text()
+    assert log.findings() == []
 
 
 def test_a_log_that_cannot_be_forgotten_yet_keeps_no_others(log: Log) -> None:
