@@ -5,7 +5,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 from control.events.audit_records import hash_of
 from control.workflows.events.audit_publishing import KeepsRecords, KeepsRecordsError
@@ -18,6 +18,9 @@ if TYPE_CHECKING:  # slow to import, and few installations name a store
 
 FOLDER: Final = "audit-log"
 _LOCK: Final = ".lock"
+_SUFFIX: Final = ".ndjson"
+_OF_STORE: Final = ".json"
+_CHUNK_BYTES: Final = 1 << 16
 
 
 def places_of(settings: Settings) -> tuple[KeepsRecords, ...]:
@@ -32,7 +35,7 @@ def places_of(settings: Settings) -> tuple[KeepsRecords, ...]:
 
 
 class LogFolder:
-    """A file a month, which lines are added to."""
+    """A file a month, which lines are added to; never an earlier one than the last."""
 
     def __init__(self, folder: Path) -> None:
         self.title = str(folder)
@@ -59,14 +62,13 @@ class LogFolder:
         return len(missing)
 
     def _append(self, record: AuditPublication) -> None:
-        path = self._folder / f"{record.published_at:%Y-%m}.ndjson"
+        name = f"{record.published_at.year:04}-{record.published_at:%m}{_SUFFIX}"
+        path = max([self._folder / name, *_files(self._folder)[-1:]])
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(path, flags, 0o600)
         with os.fdopen(descriptor, "r+b") as file:
-            content = file.read()
             # What a process that was killed began to write is no record.
-            if not content.endswith(b"\n"):
-                os.ftruncate(descriptor, content.rfind(b"\n") + 1)
+            os.ftruncate(descriptor, _end_of_lines(file))
             file.write(record.line.encode() + b"\n")
             file.flush()
             os.fsync(descriptor)
@@ -85,10 +87,10 @@ class LogInStore:
 
         try:
             names = [each.name.rpartition("/")[2] for each in self._store.list(self._prefix)]
-            known = {name.removesuffix(".json").partition("-")[2] for name in names}
+            known = {name.removesuffix(_OF_STORE).partition("-")[2] for name in names}
             missing = _missing(newest_first, known)
             for record in missing:
-                name = f"{self._prefix}{record.number:09}-{record.hash}.json"
+                name = f"{self._prefix}{record.number:09}-{record.hash}{_OF_STORE}"
                 self._store.create(name, record.line.encode())
             if missing:
                 self._store.settle()
@@ -104,7 +106,21 @@ def lines_in(path: Path) -> Iterator[str]:
 
 
 def _files(folder: Path) -> list[Path]:
-    return sorted(each for each in folder.iterdir() if each.name != _LOCK)
+    """Those of months, or of a store; whatever else lies there is no part of the log."""
+    return sorted(each for each in folder.iterdir() if each.suffix in {_SUFFIX, _OF_STORE})
+
+
+def _end_of_lines(file: BinaryIO) -> int:
+    """How long it is up to its last newline; from its end, as it can be large."""
+    end = file.seek(0, os.SEEK_END)
+    while end > 0:
+        begin = max(0, end - _CHUNK_BYTES)
+        file.seek(begin)
+        found = file.read(end - begin).rfind(b"\n")
+        if found >= 0:
+            return begin + found + 1
+        end = begin
+    return 0
 
 
 def _lines(file: Path) -> Iterator[str]:

@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ from menagerie import keys
 from menagerie.audit_logs import FOLDER, lines_in
 from menagerie.errors import SettingsError
 from menagerie.settings import load
+from storage import identifiers
 from storage.database import Database, now
 from storage.events import audit, audit_chain, audit_publications
 from storage.events.audit import AuditEntry
@@ -72,7 +72,7 @@ def database(
         records = None if log is None else _log(db, log, public_key, found)
         names = [org_id] if org_id else _chains(db, () if records is None else records.heads)
         for chain in names:
-            _check_chain(db, found, chain, records)
+            _check_chain(db, found, chain, records, public_key)
             if records is not None:
                 _look_for_early_removal(db, found, records.heads.get(chain, ()), kept_days, chain)
     return found
@@ -107,7 +107,8 @@ def _at_one_moment(checked: Database) -> Iterator[Session]:
 
 def _log(db: Session, path: Path, public_key: str, found: Verified) -> CheckedLog:
     try:
-        records = audit_log_check.check(lines_in(path), str(path), public_key)
+        lines = lines_in(path) if path.exists() else ()
+        records = audit_log_check.check(lines, str(path), public_key)
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
     published = {each.number: each.hash for each in audit_publications.newest_first(db)}
@@ -125,27 +126,49 @@ def _chains(db: Session, published: Iterable[str]) -> list[str]:
     return sorted({*heads, *(audit_chain.chain_of(each) for each in with_entries), *published})
 
 
-def _check_chain(db: Session, found: Verified, chain: str, log: CheckedLog | None) -> None:
+def _check_chain(
+    db: Session, found: Verified, chain: str, log: CheckedLog | None, public_key: str
+) -> None:
     org_id = None if chain == audit_chain.WITHOUT_ORG else chain
     head = db.get(AuditHead, chain)
     begin, before = (1, NOTHING) if head is None else (head.kept_from, head.hash_before)
-    check = ChainCheck(chain, begin, before, _published(db, found, chain, log))
+    check = ChainCheck(chain, begin, before, _published(db, found, chain, log, public_key))
+    try:
+        _take_all(db, check, org_id)
+    except (ValueError, TypeError, ArithmeticError) as error:
+        # Neither the service nor an export can read it any more.
+        check.say(f"{check.next_one} or one after it cannot be read: it was changed ({error})")
+    else:
+        _compare_with_head(check, head)
+    rows = select(func.count()).select_from(AuditEntry).where(AuditEntry.org_id == org_id)
+    unsealed = db.scalar(rows.where(AuditEntry.seq.is_(None))) or 0
+    if head is None and not (check.entries or check.findings or unsealed):
+        check.say("it has no entries and no head, so nothing of it was checked")
+    found.unsealed += unsealed
+    found.add(check)
+
+
+def _take_all(db: Session, check: ChainCheck, org_id: str | None) -> None:
     after = _BEFORE_ALL
     while entries := audit.sealed_after(db, org_id, after, _PAGE):
         for entry in entries:
             check.take(audit_chain.members_of(entry), entry.hash)
         after = entries[-1].seq or 0
         db.expunge_all()
+
+
+def _compare_with_head(check: ChainCheck, head: AuditHead | None) -> None:
     if head is not None:
         check.end(head.seq, head.hash)
     elif check.entries:
         check.say("the head is missing: it was removed")
-    rows = select(func.count()).select_from(AuditEntry).where(AuditEntry.org_id == org_id)
-    found.unsealed += db.scalar(rows.where(AuditEntry.seq.is_(None))) or 0
-    found.add(check)
+    else:
+        check.end_at_last()
 
 
-def _published(db: Session, found: Verified, chain: str, log: CheckedLog | None) -> list[KnownHead]:
+def _published(
+    db: Session, found: Verified, chain: str, log: CheckedLog | None, public_key: str
+) -> list[KnownHead]:
     """Of the database, whose signatures are looked at; and of the log, whose records are signed."""
     heads = [
         {
@@ -155,24 +178,26 @@ def _published(db: Session, found: Verified, chain: str, log: CheckedLog | None)
         }
         for each in audit_publications.of_chain(db, chain)
     ]
-    known = signed(heads, "in the database", found.findings)
+    known = signed(heads, "in the database", found.findings, public_key)
     return known if log is None else [*known, *log.heads.get(chain, ())]
 
 
 def _look_for_early_removal(
     db: Session, found: Verified, heads: Iterable[KnownHead], kept_days: int, chain: str
 ) -> None:
-    """An entry that came after a published head is younger than that."""
+    """An entry is younger than the published head before it, and than its organization."""
     head = db.get(AuditHead, chain)
     oldest = audit_chain.written(now(db) - timedelta(days=kept_days - 1))
-    ordered = sorted(heads, key=lambda each: each.seq)
-    for before, each in pairwise(ordered):
-        if head is not None and each.seq < head.kept_from and before.time > oldest:
-            found.findings.append(
-                f"{chain}: entries up to {each.seq} were removed before their {kept_days} days"
-                " were over"
-            )
-            return
+    made_at = identifiers.time_of(chain)
+    after, gone = audit_chain.written(made_at) if made_at else "", 0
+    for each in sorted(heads, key=lambda each: each.seq):
+        if head is not None and each.seq < head.kept_from and after > oldest:
+            gone = each.seq
+        after = each.time
+    if gone:
+        found.findings.append(
+            f"{chain}: entries up to {gone} were removed before their {kept_days} days were over"
+        )
 
 
 def _rows(files: Iterable[Path], org_id: str) -> list[dict[str, Any]]:
@@ -193,7 +218,8 @@ def _rows(files: Iterable[Path], org_id: str) -> list[dict[str, Any]]:
 
 def _members(row: dict[str, str], org_id: str) -> dict[str, Any]:
     given = {name: audit_csv.unescaped(row[name] or "") for name in audit_csv.COLUMNS}
-    datetime.fromisoformat(given["time"])
+    if datetime.fromisoformat(given["time"]).tzinfo is None:
+        raise ValueError(f"the time {given['time']} has no zone")
     seq = int(given["seq"]) if given["seq"] else None
     return {**given, "detail": orjson.loads(given["detail"]), "seq": seq, "org_id": org_id}
 
@@ -204,7 +230,8 @@ def _known(path: Path, org_id: str, found: Verified) -> list[KnownHead]:
         told = orjson.loads(path.read_bytes())
         items = told["items"] if isinstance(told, dict) else told
         own = [each for each in items if each["chain"] == org_id]
-        return signed(own, str(path), found.findings)
+        # Whoever kept heads for long has the key, too; all must be signed with the same.
+        return signed(own, str(path), found.findings, own[-1]["public_key"] if own else "")
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise SettingsError(f"{path} is no list of published heads: {error}") from error
 
@@ -216,8 +243,9 @@ def _counted(number: int, one: str, several: str) -> str:
 def of_installation(home: Path | None, org_id: str | None, log: Path | None) -> Verified:
     """Of the database and the log that the settings name. Raises SettingsError."""
     settings = load(home=home)
-    folder = settings.root / FOLDER
-    place = log or (folder if folder.is_dir() else None)
+    if log is not None and not log.exists():
+        raise SettingsError(f"{log} is not there: pass the file or folder of the signed log")
+    place = log or settings.root / FOLDER
     if not (settings.root / "keys" / "signing.key").exists():
         raise SettingsError(
             f"{settings.root} is not the home of an installation: pass it with --home"

@@ -23,6 +23,15 @@ def derived(prefix: str, text: str) -> str:
     return prefix + str(ULID.from_bytes(hashlib.sha256(text.encode()).digest()[:16]))
 
 
+def time_of(made: str) -> datetime | None:
+    """When it was made; None where it is no id."""
+    try:
+        found: datetime = ULID.from_str(made.rpartition("_")[2]).datetime
+    except ValueError:
+        return None
+    return found
+
+
 def first_of(prefix: str, moment: datetime) -> str:
     """No id made at that moment or later sorts before this one."""
     milliseconds = max(0, int(moment.timestamp() * 1000))  # what was before 1970 made none

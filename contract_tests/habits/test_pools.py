@@ -51,6 +51,7 @@ NOBODYS = {
     "control/boundary/refusal_log.py": "a user's refusals are entered 20 times a minute at most",
     "control/work/notifier.py": "a bell",
     "instance_services/duckdb/command.py": "of one instance, in its own process",
+    "menagerie/monitoring/server.py": "of the operator's port, which no organization reaches",
     "specserver/threads.py": "whoever comes here has a place of specserver/shares.py",
 }
 

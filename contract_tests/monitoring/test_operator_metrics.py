@@ -3,10 +3,13 @@
 import asyncio
 import json
 import os
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -15,13 +18,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import control
 from contract_tests.api.harness import House
+from contract_tests.cell.rig import until
 from contract_tests.databases import Databases
 from control.monitoring import measures
 from control.monitoring.measures import Measure
 from gateway.figures import FILE, Figures
 from menagerie.access import AccessLog
 from menagerie.errors import SettingsError
-from menagerie.monitoring import collectors, kept_figures, pool
+from menagerie.monitoring import collectors, kept_figures, pool, server
 from menagerie.monitoring.server import MetricsServer
 from specserver import instruments
 
@@ -48,11 +52,11 @@ def port(house: House, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int
         collectors.MeasureCollector(house.database, measures.collect(control)),
         collectors.GatewayCollector(folder / FILE),
     ]
-    server = MetricsServer(kept, looked_up)
+    served = MetricsServer(kept, looked_up)
     instruments.listen(kept)
-    yield server.start("127.0.0.1", 0)
+    yield served.start("127.0.0.1", 0)
     instruments.listen(None)
-    server.stop()
+    served.stop()
 
 
 def scraped(port: int) -> Found:
@@ -126,6 +130,32 @@ def test_there_is_nothing_else_on_the_port(port: int) -> None:
         assert httpx.request(method, f"http://127.0.0.1:{port}{path}").status_code == 404
     with pytest.raises(SettingsError, match="metrics_port: cannot listen"):
         MetricsServer(kept_figures.KeptFigures(), []).start("127.0.0.1", port)
+
+
+def test_whoever_connects_and_is_silent_takes_neither_threads_nor_the_log(
+    port: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(server._Handler, "timeout", 0.3)
+    before = threading.active_count()
+    with ExitStack() as opened:
+        for _ in range(5 * server.CONNECTIONS_MAX):
+            opened.enter_context(socket.create_connection(("127.0.0.1", port)))
+        until(lambda: threading.active_count() > before, "they are waited for")
+        assert threading.active_count() <= before + server.CONNECTIONS_MAX
+        until(lambda: threading.active_count() <= before, "the silent ones were given up")
+    until(lambda: "menagerie_database_up" in "".join(scraped(port)), "it answers again")
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_it_listens_on_addresses_of_both_kinds() -> None:
+    served = MetricsServer(kept_figures.KeptFigures(), [])
+    try:
+        port = served.start("::1", 0)
+        assert httpx.get(f"http://[::1]:{port}/metrics").status_code == 200
+    except SettingsError as error:
+        pytest.skip(f"no IPv6 loopback: {error}")
+    finally:
+        served.stop()
 
 
 def test_without_the_database_that_is_what_is_told(

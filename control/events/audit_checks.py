@@ -89,6 +89,10 @@ class ChainCheck:
                 )
                 return
 
+    @property
+    def next_one(self) -> str:
+        return f"entry {self._next}"
+
     def say(self, finding: str) -> None:
         self.findings.append(f"{self.chain}: {finding}")
 
@@ -112,16 +116,20 @@ class ChainCheck:
         self._latest = max(time, self._latest or time)
 
 
-def signed(heads: Iterable[Mapping[str, Any]], source: str, found: list[str]) -> list[KnownHead]:
-    """Those whose signatures are right, as they are listed; the others are findings."""
+def signed(
+    heads: Iterable[Mapping[str, Any]], source: str, found: list[str], public_key: str
+) -> list[KnownHead]:
+    """Those that this key signed, as they are listed; the others are findings."""
     known = []
     for head in heads:
-        if audit_records.is_head_signed(head, str(head["time"]), str(head["public_key"])):
+        if head["public_key"] == public_key and audit_records.is_head_signed(
+            head, str(head["time"]), public_key
+        ):
             known.append(KnownHead(int(head["seq"]), str(head["hash"]), str(head["time"]), source))
         else:
             found.append(
                 f"{head['chain']}: the signature of the head at entry {head['seq']} ({source}) is"
-                " not right: the head was changed"
+                " not right: the head was changed, or signed with another key"
             )
     return known
 

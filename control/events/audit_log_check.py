@@ -41,20 +41,24 @@ def check(lines: Iterable[str], source: str, public_key: str | None) -> CheckedL
             log.say(f"line {place} is no record: it was changed")
             continue
         number = record["number"]
-        if not _is_signed(record, public_key):
+        is_signed = _is_signed(record, public_key)
+        if not is_signed:
             log.say(f"the signature of record {number} is not right: it was changed")
         if expected is not None and number > expected:
             missing = f"{expected}" if number == expected + 1 else f"{expected} to {number - 1}"
             log.say(f"before record {number}, the records {missing} are missing")
         elif not _follows(log, record):
             log.say(f"record {number} does not follow record {number - 1}: one was changed")
-        _take(log, record, audit_records.hash_of(line))
+        _take(log, record, audit_records.hash_of(line), is_signed)
         expected = number + 1
     return log
 
 
 def compare(log: CheckedLog, published: dict[int, str]) -> None:
     """With the records that the database has, by number: none may be in one of the two only."""
+    if published and not log.hashes:
+        log.say(f"it has no records, and the database has {len(published)}: the log was removed")
+        return
     for number, hashed in sorted(published.items()):
         if hashed not in log.hashes.get(number, ()):
             log.say(f"record {number} of the database is not there: it was removed or replaced")
@@ -76,7 +80,7 @@ def _record(line: str) -> dict[str, Any] | None:
     members = {"heads", "number", "previous", "public_key", "time", "signature"}
     if not isinstance(found, dict) or found.keys() != members:
         return None
-    return found if isinstance(found["number"], int) else None
+    return found if type(found["number"]) is int else None
 
 
 def _is_signed(record: dict[str, Any], public_key: str | None) -> bool:
@@ -90,13 +94,14 @@ def _follows(log: CheckedLog, record: dict[str, Any]) -> bool:
     if number == 1:
         return bool(previous == NOTHING)
     # An operator may have removed the oldest files, so the first record need not be number 1.
-    return not log.hashes or previous in log.hashes.get(number - 1, ())
+    return not log.hashes or str(previous) in log.hashes.get(number - 1, ())
 
 
-def _take(log: CheckedLog, record: dict[str, Any], hashed: str) -> None:
-    number, time = record["number"], record["time"]
+def _take(log: CheckedLog, record: dict[str, Any], hashed: str, is_signed: bool) -> None:
+    """What is not signed may say anything, so its heads are none."""
+    number, time = record["number"], str(record["time"])
     log.hashes.setdefault(number, set()).add(hashed)
     log.times[hashed] = time
-    for head in record["heads"]:
+    for head in record["heads"] if is_signed else ():
         known = KnownHead(head["seq"], head["hash"], time, f"record {number} of the log")
         log.heads[head["chain"]].append(known)

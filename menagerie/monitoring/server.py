@@ -1,11 +1,12 @@
 """Serves the operator's metrics on a port of their own, which is none of the API's."""
 
+import socket
 from collections.abc import Iterable
 from http import HTTPStatus
 from socketserver import ThreadingMixIn
-from threading import Lock, Thread
+from threading import BoundedSemaphore, Lock, Thread
 from typing import Any, Final
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 import structlog
 from prometheus_client import CollectorRegistry
@@ -15,19 +16,38 @@ from menagerie.errors import SettingsError
 from menagerie.monitoring.kept_figures import KeptFigures
 
 PATH: Final = "/metrics"
+CONNECTIONS_MAX: Final = 16
 TIMEOUT_S: Final = 10.0
 """Of a client that sends or takes nothing."""
 _log = structlog.get_logger("metrics")
 
 
 class _Server(ThreadingMixIn, WSGIServer):
+    """A thread for each connection, and so many at most: others are closed."""
+
     daemon_threads = True
 
+    def __init__(self, host: str, port: int, *, shared: bool) -> None:
+        """`shared`: each process of gunicorn listens, and any of them accepts."""
+        self._free = BoundedSemaphore(CONNECTIONS_MAX)
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self.allow_reuse_port = shared
+        super().__init__((host, port), _Handler)
 
-class _Shared(_Server):
-    """Each process of gunicorn listens; whichever accepts tells what all of them counted."""
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
 
-    allow_reuse_port = True
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Of a client that went away or was silent; what fails in a scrape is answered with 500."""
 
 
 class _Handler(WSGIRequestHandler):
@@ -46,17 +66,17 @@ class MetricsServer:
         for each in collectors:
             self._looked_up.register(each)
         self._scraping = Lock()
-        self._server: WSGIServer | None = None
+        self._server: _Server | None = None
 
     def start(self, host: str, port: int, *, shared: bool = False) -> int:
         """The port. Raises SettingsError where it cannot be had."""
-        kind = _Shared if shared else _Server
         try:
-            self._server = make_server(host, port, self._answer, kind, _Handler)
+            self._server = _Server(host, port, shared=shared)
         except (OSError, OverflowError) as error:
             raise SettingsError(
                 f"metrics_port: cannot listen on {host} port {port}: {error}; choose another port"
             ) from error
+        self._server.set_app(self._answer)
         Thread(target=self._server.serve_forever, name="metrics", daemon=True).start()
         _log.info("metrics are served", host=host, port=self._server.server_port)
         return int(self._server.server_port)

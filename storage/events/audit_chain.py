@@ -11,7 +11,7 @@ from itertools import takewhile
 from typing import Any, Final
 
 import orjson
-from sqlalchemy import BigInteger, ForeignKey, delete, select
+from sqlalchemy import BigInteger, ForeignKey, and_, delete, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
@@ -106,19 +106,33 @@ def seal(db: Session, org_id: str | None, limit: int) -> int:
 
 
 def forget_old(db: Session, before: datetime, limit: int) -> int:
-    """Delete at most `limit` of those written before that moment, oldest first; how many went.
+    """Delete at most `limit` of those written before that moment, by chain; how many went.
 
     Only what is sealed, and only the beginning of a chain: the head says where it begins now.
     """
     bound = identifiers.first_of("aud_", before)
-    old = select(AuditEntry.org_id).where(AuditEntry.id < bound, AuditEntry.seq.is_not(None))
-    found = set(db.scalars(old.order_by(AuditEntry.id).limit(limit)))
     gone = 0
     # Two that forget at once hold the heads in one order.
-    for org_id in sorted(found, key=chain_of):
+    for org_id in sorted(_begun_before(db, bound, limit), key=chain_of):
         if gone < limit:
             gone += _forget_of(db, org_id, bound, limit - gone)
     return gone
+
+
+def _begun_before(db: Session, bound: str, limit: int) -> list[str | None]:
+    """The organizations whose first entry is that old; of more than `limit` the oldest.
+
+    Where the first is of a clock that was ahead, none after it can go yet: it is not among them,
+    so that it is in no other's way.
+    """
+    found: list[tuple[str, str | None]] = []
+    without = and_(AuditEntry.org_id.is_(None), AuditHead.org_id.is_(None))
+    for same in (AuditEntry.org_id == AuditHead.org_id, without):
+        rows = select(AuditEntry.id, AuditHead.org_id).join(AuditHead, same)
+        rows = rows.where(AuditEntry.seq == AuditHead.kept_from, AuditEntry.id < bound)
+        found += db.execute(rows.order_by(AuditEntry.id).limit(limit)).tuples()
+    found.sort(key=lambda each: each[0])
+    return [org_id for _, org_id in found[:limit]]
 
 
 def _forget_of(db: Session, org_id: str | None, bound: str, limit: int) -> int:

@@ -4,6 +4,7 @@ import csv
 import http.client
 import io
 import json
+import re
 import subprocess
 import sys
 import time
@@ -12,12 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from contract_tests.api.conftest import MakeHouse
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.oracle import OracleError
 from contract_tests.api.rows import is_problem
 from contract_tests.api.streams import served
+from control.cells.signing import Signer
+from control.events import audit_records
 from control.events.audit_csv import COLUMNS
 from control.work import Operation
 from control.workflows.events import audit_publishing, audit_sealing
@@ -215,6 +219,13 @@ def test_published_heads_are_listed_with_signatures_that_anybody_can_check(
     is_problem(house.get(f"{log_of(other)}/heads", tenant.key), 404)
 
 
+def signed_by_somebody_else(head: dict[str, Any]) -> dict[str, Any]:
+    own = Signer(Ed25519PrivateKey.generate(), clock=lambda: 0)
+    told = {name: head[name] for name in ("chain", "seq", "hash")}
+    (signed,) = audit_records.signed_heads(own, [told], head["time"])
+    return signed | {"public_key": audit_records.encoded(own.public_key)}
+
+
 def test_a_changed_export_is_found(make_house: MakeHouse, tmp_path: Path) -> None:
     house = make_house()
     tenant = house.tenant()
@@ -236,6 +247,12 @@ def test_a_changed_export_is_found(make_house: MakeHouse, tmp_path: Path) -> Non
     assert "entry 2 is missing" in found(third, first)
     assert "entry 3 was published" in found(second, first)
     assert "is there twice" in found(third, second, first, second.replace("system", "user"))
+    with pytest.raises(SettingsError, match="has no zone"):
+        found(third, re.sub(r"(T[\d:.]+)Z,", r"\1,", second), first)
+    forged = page.json()
+    forged["items"][0] |= signed_by_somebody_else(forged["items"][0])
+    heads.write_text(json.dumps({"items": [*forged["items"], *page.json()["items"]]}))
+    assert "signed with another key" in found(third, second, first)
     forged = page.json()
     forged["items"][0]["hash"] = "0" * 64
     heads.write_text(json.dumps(forged))

@@ -29,12 +29,15 @@ def seal(op: Operation) -> None:
 
 
 def _seal(database: Database, org_id: str | None) -> int:
-    """A number that somebody else has given an entry holds up this organization alone."""
+    """What somebody else wrote into the log holds up this organization alone.
+
+    A number that an entry has already, or content that cannot be read or hashed.
+    """
     try:
         with database.write() as db:
             return audit_chain.seal(db, org_id, _AT_ONCE)
-    except StateConflict as error:
-        _log.error("audit log not sealed", org_id=org_id, reason=error.detail)
+    except (StateConflict, ValueError, TypeError, ArithmeticError) as error:
+        _log.error("audit log not sealed", org_id=org_id, reason=str(error))
         return 0
 
 
