@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 from control.events import resolve
 from control.policy import quotas
@@ -83,9 +84,9 @@ def _shown(target: Body, *names: str) -> Body:
 
 
 def _told(shown: Body) -> Body:
-    """Where it goes; a path may hold a token."""
+    """Where it goes; a path or a query may hold a token."""
     if "url" in shown:
-        return {"host": shown["url"].split("/")[2]}
+        return {"host": urlsplit(shown["url"]).hostname or ""}
     return {"bucket": shown["bucket"], "endpoint": shown["endpoint"]}
 
 

@@ -72,6 +72,17 @@ def test_a_webhook_is_made_listed_and_removed(house: House, tenant: Tenant) -> N
     assert (entry["target"], entry["detail"]) == (one["id"], {"host": "siem.example.com"})
 
 
+def test_the_audit_log_tells_the_host_alone_of_a_url_without_a_path(
+    house: House, tenant: Tenant
+) -> None:
+    one = made(house, tenant, target={**WEBHOOK, "url": "https://siem.example.com?token=canary"})
+    switch(house, tenant, one["id"], "disable")
+    house.request("DELETE", f"{path(tenant)}/{one['id']}", tenant.key)
+    for action in ("create", "switch", "delete"):
+        (entry,) = entries(house, tenant, f"siem_delivery.{action}")
+        assert entry["detail"]["host"] == "siem.example.com"
+
+
 def test_a_bucket_has_no_signing_secret_and_shows_no_key(house: House, tenant: Tenant) -> None:
     one = made(house, tenant, target=S3, format="ocsf")
     assert one["signing_secret"] is None
