@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import threading
 from types import SimpleNamespace
 from typing import cast
 
@@ -48,7 +49,13 @@ def test_where_it_fails_it_is_told_and_tried_again(monkeypatch: pytest.MonkeyPat
 
     listener._followers["org_1"].add(cast("Follower", None))
     monkeypatch.setattr(listener, "_wake", lambda _whose: woken.append(listener.is_listening))
-    failures = iter([StorageUnavailable("no connection"), sqlite3.OperationalError("locked")])
+    failures = iter(
+        [
+            StorageUnavailable("no connection"),
+            sqlite3.OperationalError("locked"),
+            ValueError("not foreseen"),
+        ]
+    )
 
     def watch() -> None:
         listener.is_listening = True
@@ -59,11 +66,38 @@ def test_where_it_fails_it_is_told_and_tried_again(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(listener, "_watch", watch)
     with capture_logs() as logs:
         listener._listen()
-    told = {"event": "not told of events for a moment", "log_level": "warning"}
-    assert logs == [{**told, "error": "no connection"}, {**told, "error": "locked"}]
+    # What was not foreseen must not end the thread: until a restart nobody would be woken.
+    assert [(each["event"], each["error"]) for each in logs] == [
+        ("not told of events for a moment", error)
+        for error in ("no connection", "locked", "not foreseen")
+    ]
     # Each time its followers go and look themselves, and know that they must.
-    assert woken == [False, False]
+    assert woken == [False, False, False]
     assert not listener.is_listening
+
+
+def test_where_no_thread_begins_the_next_follower_begins_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    listener = EventListener(cast("Database", SimpleNamespace(dialect="sqlite")))
+    listened = threading.Event()
+
+    def fails(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def follow() -> None:
+        with listener.following(["org_1"]):
+            await asyncio.to_thread(listened.wait, 10)
+
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", fails)
+        with pytest.raises(RuntimeError):
+            asyncio.run(follow())
+    assert not listener._followers
+
+    monkeypatch.setattr(listener, "_listen", listened.set)
+    asyncio.run(follow())
+    assert listened.is_set()
 
 
 def emit(api: SmallApi, org_id: str) -> None:

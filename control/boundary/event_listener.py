@@ -82,10 +82,8 @@ class EventListener:
         with self._lock:
             for each in whose:
                 self._followers[each].add(follower)
-            begins, self._listening = not self._listening, True
-        if begins:
-            threading.Thread(target=self._listen, name="event_listener", daemon=True).start()
         try:
+            self._begin()
             yield follower
         finally:
             with self._lock:
@@ -94,14 +92,22 @@ class EventListener:
                     if not self._followers[each]:
                         del self._followers[each]
 
+    def _begin(self) -> None:
+        with self._lock:
+            if self._listening:
+                return
+            # Where no thread can be had, the next follower tries again.
+            threading.Thread(target=self._listen, name="event_listener", daemon=True).start()
+            self._listening = True
+
     def _listen(self) -> None:
         """Until nobody follows any more."""
         listen = self._hear if self._database.dialect == "postgresql" else self._watch
         while self._goes_on():
             try:
                 listen()
-            except (StorageUnavailable, sqlite3.Error) as error:
-                # Until then each follower looks of itself, every few seconds.
+            except Exception as error:  # noqa: BLE001 - without the thread nobody would be woken
+                # Until it listens again each follower looks of itself, every few seconds.
                 self.is_listening = False
                 self._wake(self._followed())
                 _log.warning("not told of events for a moment", error=str(error))

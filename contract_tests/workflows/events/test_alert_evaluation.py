@@ -1,9 +1,11 @@
 """Alerts that follow from figures: raised once, more severe once, and over once."""
 
-from datetime import timedelta
+from collections.abc import Iterator
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy.orm import Session
 
 from contract_tests.workflows.events.alerted import (
     alerts,
@@ -15,8 +17,11 @@ from contract_tests.workflows.events.alerted import (
     told,
 )
 from contract_tests.workflows.stage import Stage
+from control.events import raise_
+from control.policy.alert_kinds import CONNECTIONS
 from control.policy.storage_forecast import WINDOW
 from control.workflows.events import alert_evaluation
+from control.workflows.events.alert_rules import AlertFinding, AlertRule
 from handlers.instants import timestamp
 from storage import identifiers
 from storage.database import now
@@ -204,3 +209,16 @@ def test_one_that_cannot_be_raised_holds_up_no_other(
     monkeypatch.setattr(alert_evaluation, "_held", failing)
     look(stage, "alerts.forecast")
     assert [one.instance_id for one in alerts(stage)] == [second.id]
+
+
+@pytest.mark.every_database
+def test_what_is_raised_while_a_rule_looks_is_not_over(stage: Stage) -> None:
+    instance = stage.instance("running")
+
+    def sees_nothing(_db: Session, _now: datetime) -> Iterator[AlertFinding]:
+        with stage.database.write() as db:
+            raise_(db, db.get_one(Instance, instance.id), CONNECTIONS, "warning", "{name}", "high")
+        return iter(())
+
+    alert_evaluation.evaluate_rule(stage.database, AlertRule(CONNECTIONS, sees_nothing))
+    assert [over for *_, over in seen(stage)] == [False]

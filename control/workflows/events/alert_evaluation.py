@@ -40,9 +40,9 @@ def evaluate(op: Operation) -> None:
 def evaluate_rule(database: Database, rule: AlertRule) -> None:
     """Looks without holding anything, and then again at what each alert is about."""
     with database.read() as db:
-        moment = now(db)
-        found = {one.key: one for one in rule.look(db, moment)}
+        # Before the rule looks: what is raised in between is not found by it, and is not over.
         open_alerts = alerts.open_of(db, [rule.kind])
+        found = {one.key: one for one in rule.look(db, now(db))}
     known: dict[tuple[str, str], int] = {}
     for alert in open_alerts:
         key = key_of(alert.subject, alert.cause)
