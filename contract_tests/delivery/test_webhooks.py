@@ -220,6 +220,21 @@ def test_one_that_hangs_delays_nobody(outbox: Outbox) -> None:
         assert len(hanging.received) == 1
 
 
+def test_one_whose_secret_cannot_be_read_delays_nobody(outbox: Outbox) -> None:
+    with Receiver() as broken, Receiver() as sound:
+        endpoint, _ = outbox.endpoint(broken.url)
+        outbox.endpoint(sound.url)
+        with outbox.changed(endpoint) as (_db, record, _lane):
+            record.secret_sealed = b"sealed by no key that is here"
+        outbox.publish(3)
+        outbox.deliver()
+        until(lambda: len(sound.received) == 3)
+        until(lambda: len(outbox.deliveries(endpoint)) == 3)
+        for delivery in outbox.deliveries(endpoint):
+            assert delivery.attempts[0]["error"] == "the secret cannot be read: rotate it"
+        assert not broken.received
+
+
 def test_another_deliverer_takes_over_and_one_without_the_lease_writes_nothing(
     outbox: Outbox,
 ) -> None:

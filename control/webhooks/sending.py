@@ -22,6 +22,7 @@ from control.delivery.receiver_urls import Reach, ReceiverUrl, UrlRefused, recei
 from control.events.envelope import envelope, timestamp
 from control.policy import event_patterns
 from control.policy import webhooks as policy
+from control.sealing import SealError
 from control.services import Services
 from control.webhooks import endings
 from storage.database import now
@@ -146,15 +147,18 @@ def ping_of(delivery: webhook_deliveries.WebhookDelivery) -> EventMessage:
 
 
 def destination(services: Services, endpoint: WebhookEndpoint, moment: datetime) -> Destination:
-    """By the settings as they are now: what was allowed once may not be any more."""
-    context = secret_context(endpoint.id)
-    secrets = tuple(
-        services.sealer.open(sealed, context).decode() for sealed in endpoint.sealed(moment)
-    )
+    """By the settings as they are now: what was allowed once may not be any more.
+
+    It raises nothing: many endpoints are taken in one transaction, and one delays no other.
+    """
+    context, sealed = secret_context(endpoint.id), endpoint.sealed(moment)
     try:
+        secrets = tuple(services.sealer.open(each, context).decode() for each in sealed)
         return Destination(receiver_url(endpoint.url, reach_of(services)), secrets)
+    except SealError:
+        return Destination(None, (), "the secret cannot be read: rotate it")
     except UrlRefused as refused:
-        return Destination(None, secrets, f"the URL {refused}")
+        return Destination(None, (), f"the URL {refused}")
 
 
 def reach_of(services: Services) -> Reach:
