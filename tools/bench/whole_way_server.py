@@ -15,6 +15,7 @@ import yaml
 from menagerie import composition, contract, logs
 from menagerie.access import AccessLog
 from menagerie.control_plane import http_options
+from menagerie.processes import keep_what_loads, loaded
 from menagerie.settings import Settings
 from specserver import Document
 from storage.database import Database
@@ -76,7 +77,10 @@ def _twin(url: str, _home: Path, _port: int) -> dict[str, Any]:
 def main(words: list[str]) -> None:
     name, url, home, port = words
     build = {"ours": _ours, "fewer": _fewer, "twin": _twin}[name]
+    # As `serve` starts the API: what was loaded is never looked through for garbage. Twin alike.
+    keep_what_loads()
     options = build(url, Path(home), int(port))
+    loaded()
     app = options.pop("app")
     uvicorn.run(app, host="127.0.0.1", port=int(port), log_level="error", **options)
 
