@@ -1,14 +1,11 @@
 """`menagerie webhooks listen` as a process of its own, against the real control plane."""
 
 import json
-import os
 import re
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -18,9 +15,9 @@ from clients import webhook_signing
 from contract_tests.api.harness import Tenant
 from contract_tests.api.streams import Stream, happen
 from contract_tests.clients.conftest import Cli
+from contract_tests.clients.following_commands import started
 from contract_tests.clients.hooks import Received, Receiver, receiving, status
 from contract_tests.clients.test_control_plane import Served, served
-from contract_tests.end_to_end.command_line import hear_interrupts
 from storage.events import events
 
 __all__ = ["served"]
@@ -38,28 +35,10 @@ def tenant(served: Served) -> Tenant:
     return served.house.tenant()
 
 
-@contextmanager
 def listening(
     served: Served, tenant: Tenant, folder: Path, *words: str
-) -> Iterator[subprocess.Popen[str]]:
-    surroundings = {
-        "MENAGERIE_BASE_URL": served.base_url,
-        "MENAGERIE_API_KEY": tenant.key,
-        "MENAGERIE_ORG": tenant.org_id,
-    }
-    with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, "webhooks", "listen", *words],
-        env={**os.environ, **surroundings},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=folder,
-        preexec_fn=hear_interrupts,  # noqa: PLW1509 - one system call
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+) -> AbstractContextManager[subprocess.Popen[str]]:
+    return started(served, tenant, folder, "webhooks", "listen", *words, program=("-c", PROGRAM))
 
 
 def received(receiver: Receiver, count: int) -> list[Received]:

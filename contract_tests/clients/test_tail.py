@@ -1,20 +1,17 @@
 """`menagerie events tail` as a process of its own, against the real control plane."""
 
 import json
-import os
 import signal
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from contract_tests.api.harness import Tenant
 from contract_tests.api.streams import happen
+from contract_tests.clients.following_commands import started
 from contract_tests.clients.test_control_plane import Served, served
-from contract_tests.end_to_end.command_line import hear_interrupts
 from storage.events import events
 
 __all__ = ["served"]
@@ -25,28 +22,10 @@ def tenant(served: Served) -> Tenant:
     return served.house.tenant()
 
 
-@contextmanager
 def tail(
     served: Served, tenant: Tenant, folder: Path, *words: str
-) -> Iterator[subprocess.Popen[str]]:
-    surroundings = {
-        "MENAGERIE_BASE_URL": served.base_url,
-        "MENAGERIE_API_KEY": tenant.key,
-        "MENAGERIE_ORG": tenant.org_id,
-    }
-    with subprocess.Popen(
-        [sys.executable, "-m", "menagerie", "events", "tail", *words],
-        env={**os.environ, **surroundings},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=folder,
-        preexec_fn=hear_interrupts,  # noqa: PLW1509 - one system call
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+) -> AbstractContextManager[subprocess.Popen[str]]:
+    return started(served, tenant, folder, "events", "tail", *words)
 
 
 def test_each_event_is_a_line_until_it_is_interrupted(

@@ -110,7 +110,7 @@ class Deliverer:
 
     async def _deliver(self, threads: ThreadPoolExecutor) -> None:
         self._threads = threads
-        self._wakeup.ring_here()
+        self._wakeup.attach()
         self._client = self._make_client()
         self._recorded = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -147,7 +147,7 @@ class Deliverer:
     # Taking.
 
     async def _take_all(self) -> float:
-        """In how many seconds there may be more to take, unless the bell rings before."""
+        """In how many seconds there may be more to take, unless it is woken before."""
         for held, target, batch in await self._in_thread(self._take_lanes):
             self._held[held.id] = held
             self._begin(self._run_lane(held, target, batch))
@@ -320,21 +320,21 @@ class _Wakeup:
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._rung = asyncio.Event()
+        self._woken = asyncio.Event()
 
-    def ring_here(self) -> None:
+    def attach(self) -> None:
         self._loop = asyncio.get_running_loop()
 
     def notify(self) -> None:
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                self._loop.call_soon_threadsafe(self._rung.set)
+                self._loop.call_soon_threadsafe(self._woken.set)
 
     async def wait(self, timeout_s: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                await self._rung.wait()
-        self._rung.clear()
+                await self._woken.wait()
+        self._woken.clear()
 
 
 def _held(lane: DeliveryLane) -> LaneHeld:

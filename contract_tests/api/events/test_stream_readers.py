@@ -1,7 +1,6 @@
 """Readers of streams: what they ask for, how fast they read, and where they go on."""
 
 import threading
-from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -11,34 +10,21 @@ from sqlalchemy.orm import Session
 from contract_tests.api.conftest import MakeHouse
 from contract_tests.api.events.test_events import (
     NEVER,
+    address,
+    house,
     of_instance,
     of_org,
     streams_open,
     until,
+    woken_only,
 )
 from contract_tests.api.harness import House
 from contract_tests.api.streams import Address, Stream, happen, served
-from control.boundary import streamed_answers as lasting
 from handlers.events.events import PAGE
 from specserver import streaming
 from storage.events import events
 
-
-@pytest.fixture
-def house(make_house: MakeHouse) -> House:
-    return make_house(stream_ttl_s=NEVER)
-
-
-@pytest.fixture
-def address(house: House) -> Iterator[Address]:
-    with served(house) as found:
-        yield found
-
-
-@pytest.fixture
-def woken_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody looks of himself."""
-    monkeypatch.setattr(lasting, "LOOK_EVERY_S", NEVER)
+__all__ = ["address", "house", "woken_only"]
 
 
 def test_a_stream_has_the_kinds_that_its_patterns_ask_for(house: House, address: Address) -> None:
