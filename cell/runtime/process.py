@@ -74,7 +74,12 @@ class Process:
         return _start_ticks(self.pid) == self.start_ticks
 
     async def ended(self) -> None:
-        """Returns when the process is no more, child of ours or not."""
+        """Returns when the process is no more, child of ours or not; how it ended is known then."""
+        await self._gone()
+        if self.child is not None:
+            await asyncio.to_thread(self.child.wait)
+
+    async def _gone(self) -> None:
         try:
             watch = os.pidfd_open(self.pid)
         except ProcessLookupError:
@@ -91,8 +96,6 @@ class Process:
                 loop.remove_reader(watch)
         finally:
             os.close(watch)
-        if self.child is not None:
-            await asyncio.to_thread(self.child.wait)
 
     async def ends_by(self, number: signal.Signals, within_s: float) -> bool:
         """Whether it does as it is asked.

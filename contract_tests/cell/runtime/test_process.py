@@ -67,6 +67,13 @@ def test_one_that_is_only_starting_ends_as_it_is_asked() -> None:
         assert child.returncode == 7
 
 
+def test_how_it_ended_is_known_of_one_that_ended_before_anybody_looked() -> None:
+    with started("print('there', flush=True); raise SystemExit(7)") as (process, child):
+        until(lambda: not process.alive, "it has ended")
+        asyncio.run(process.ended())
+        assert child.returncode == 7
+
+
 def test_whatever_is_in_an_instances_group_ends_with_its_engine(
     make_rig: Callable[..., Rig],
 ) -> None:
