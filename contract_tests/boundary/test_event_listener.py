@@ -11,7 +11,8 @@ from structlog.testing import capture_logs
 
 from contract_tests.boundary.small_api import SmallApi
 from control.boundary import event_listener
-from control.boundary.event_listener import EventListener, Follower
+from control.boundary.event_listener import EventListener, Follower, Told
+from storage.access import memberships
 from storage.database import Database
 from storage.errors import StorageUnavailable
 from storage.events import events
@@ -25,7 +26,7 @@ def test_whoever_no_longer_waits_is_not_woken() -> None:
 
     listener = EventListener(cast("Database", None))
     listener._followers["org_1"].add(asyncio.run(begin()))
-    listener._wake(["org_1"])
+    listener._wake({"org_1": 1})
 
 
 def test_a_wait_that_is_cancelled_ends_also_as_it_is_woken() -> None:
@@ -48,7 +49,12 @@ def test_where_it_fails_it_is_told_and_tried_again(monkeypatch: pytest.MonkeyPat
     woken: list[bool] = []
 
     listener._followers["org_1"].add(cast("Follower", None))
-    monkeypatch.setattr(listener, "_wake", lambda _whose: woken.append(listener.is_listening))
+
+    def wake(told: dict[str, int | None]) -> None:
+        assert told == {"org_1": None}
+        woken.append(listener.is_listening)
+
+    monkeypatch.setattr(listener, "_wake", wake)
     failures = iter(
         [
             StorageUnavailable("no connection"),
@@ -105,6 +111,22 @@ def emit(api: SmallApi, org_id: str) -> None:
         events.append(db, org_id, "instance.paused.v1", {})
 
 
+def grant(api: SmallApi, org_id: str) -> None:
+    """A further member: what is given is told as well as what is taken away."""
+    person = api.person()
+    with api.database.write() as db:
+        memberships.create(db, org_id, person.id, "member")
+
+
+async def told_of(follower: Follower, seq: int) -> Told:
+    """Once it is told of that event, or that rights have changed."""
+    while True:
+        assert await follower.wait(IN_S)
+        told = follower.take()
+        if told.seq >= seq or told.rights_changed:
+            return told
+
+
 def test_each_organization_is_told_of_its_own_events_from_the_first(api: SmallApi) -> None:
     ann = api.person()
     quiet, other = api.org((ann, "owner")), api.org((ann, "owner"))
@@ -115,11 +137,15 @@ def test_each_organization_is_told_of_its_own_events_from_the_first(api: SmallAp
         with listener.following([quiet]) as before, listener.following([other]) as new:
             # Of what was committed before it listened, it tells once.
             assert await before.wait(IN_S)
-            for _ in range(3):
-                before.forget()
-                new.forget()
+            before.take()
+            # Whoever follows only now is told that there may be something, or of the event itself.
+            await asyncio.to_thread(emit, api, other)
+            await told_of(new, 1)
+            for seq in (2, 3):
                 await asyncio.to_thread(emit, api, other)
-                assert await new.wait(IN_S)
+                assert await told_of(new, seq) == (seq, False)
                 assert not await before.wait(0)
+            await asyncio.to_thread(grant, api, other)
+            assert await told_of(new, 4) == (3, True)
 
     asyncio.run(check())

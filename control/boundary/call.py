@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.orm import Session
 
 from control import events, work
-from control.boundary import secret_members
-from control.boundary import streamed_answers as lasting
+from control.boundary import live_answers, secret_members
 from control.boundary.audited_changes import AuditedChanges
 from control.boundary.authorization import lacking_for, lacking_in_team
 from control.boundary.callers import NOT_FOUND, Caller
 from control.boundary.cursors import Cursors
 from control.boundary.event_listener import EventListener
+from control.boundary.live_answers import Followed, LiveStep
 from control.boundary.passwords import proof_of
 from control.boundary.rules import Rule
 from control.boundary.shared_looks import SharedLooks
-from control.boundary.streamed_answers import At, Followed, LiveStep, PageIterator, Step
+from control.boundary.streamed_answers import At, PageIterator, Step
 from control.boundary.subjects import READING
 from control.ordering.capacity import Requester
 from control.services import Services
@@ -191,11 +191,11 @@ class Call:
         reply.headers["Content-Disposition"] = f'attachment; filename="{filename}"'
         return reply
 
-    def live(self, step: LiveStep[At], begin: At, first: str, *, shared_as: Hashable) -> Reply:
+    def live(self, step: LiveStep, begin: int, first: str, *, shared_as: Hashable) -> Reply:
         """Events as they come, after `begin`: `step` is asked whenever the org has new ones.
 
-        `first` is sent at once. The answer ends when the caller's right does. Of one credential,
-        those of equal `shared_as` are sent the same.
+        `first` is sent at once. The answer ends when the caller's right does. Whoever sees as much
+        is sent the same where `shared_as` is equal.
         """
         self._refuse_to_last()
         org, caller = self.org, self.caller
@@ -206,12 +206,17 @@ class Call:
             again=self.again,
             step=step,
             begin=begin,
+            database=self.services.database,
+            org_id=org.id,
             wakers=(org.id, caller.user.id),
-            shared_as=(caller.credential_id, place, shared_as),
+            credential_id=caller.credential_id,
+            shared_as=(place, shared_as),
             first=first,
             for_s=self.services.settings.stream_ttl_s,
         )
-        return Reply.live(lasting.follow(self.exchange, followed, self.event_listener, self.looks))
+        return Reply.live(
+            live_answers.follow(self.exchange, followed, self.event_listener, self.looks)
+        )
 
     def release_connection(self) -> None:
         """Give the database's connection back, before somebody is asked who may take long."""

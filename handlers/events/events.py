@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import orjson
 
+from control.boundary.live_answers import StreamView
 from control.events.envelope import envelope
 from control.events.kinds import kinds_of, sent
 from control.policy import event_patterns
@@ -94,16 +95,17 @@ def _place(call: OrgCall, parameter: str, event_id: str) -> tuple[int, str]:
 
 
 def _following(
-    instance_id: str | None, kinds: Kinds, call: OrgCall, seq: int
+    instance_id: str | None, kinds: Kinds, view: StreamView, seq: int
 ) -> tuple[str, int, bool]:
     # Before what is found: of what is committed in between, nothing is passed over.
-    newest, _ = events.newest(call.db, call.org.id)
+    newest = view.up_to if view.up_to is not None else events.newest(view.db, view.org_id)[0]
     found = events.after(
-        call.db,
-        call.org.id,
+        view.db,
+        view.org_id,
         seq,
-        scope=call.scope,
+        scope=view.scope,
         limit=PAGE,
+        up_to=view.up_to,
         instance_id=instance_id,
         kinds=kinds,
     )

@@ -1,10 +1,10 @@
 """Changes of what rights follow from, which the database itself tells of to those who follow.
 
 A stream asks for its caller's rights again when they may have changed. Its organization's or its
-user's rows are changed by many operations, and by hand; so triggers on the tables (migration
-202611300750) tell of it, and no statement passes them by. On PostgreSQL they NOTIFY the channel of
-events; on SQLite, where nobody can be told, they count here. A migration that makes one of the
-tables anew, as Alembic's batches do on SQLite, makes its trigger anew as well.
+user's rows are changed by many operations, and by hand; so triggers on the tables (migrations
+202611300750 and 202611301510) tell of it, and no statement passes them by. On PostgreSQL they
+NOTIFY the channel of events; on SQLite, where nobody can be told, they count here. A migration that
+makes one of the tables anew, as Alembic's batches do on SQLite, makes its triggers anew as well.
 """
 
 from collections.abc import Collection

@@ -12,10 +12,13 @@ from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
+    ColumnElement,
     ForeignKey,
     Index,
     Insert,
+    String,
     bindparam,
+    cast,
     event,
     func,
     insert,
@@ -32,7 +35,8 @@ from storage.lookups import delete_oldest
 from storage.prepared import Insertion, Prepared
 
 CHANNEL: Final = "menagerie_events"
-"""On PostgreSQL, tells of each commit with events whose they are, and whose rights changed."""
+"""On PostgreSQL, tells of each commit with events whose they are, with the number of the last one
+(`org_…:7`), and, without a number, whose rights have changed."""
 FIRST: Final = "evt_" + "0" * 26
 """The position before all events."""
 _UNWRITTEN: Final = "menagerie_events"
@@ -86,16 +90,19 @@ def after(
     *,
     scope: Within,
     limit: int,
+    up_to: int | None = None,
     instance_id: str | None = None,
     kinds: Collection[str] | None = None,
 ) -> list[Event]:
     """Those that follow the number, in their order: of the instance, or of all in the scope.
 
-    Of these kinds, or of all.
+    Of these kinds, or of all; with `up_to`, as far as that number.
 
     What concerns no instance is for those who see all of the organization.
     """
     rows = select(Event).where(Event.org_id == org_id, Event.seq > seq)
+    if up_to is not None:
+        rows = rows.where(Event.seq <= up_to)
     if instance_id is not None:
         rows = rows.where(Event.instance_id == instance_id)
     elif scope is not None:
@@ -173,7 +180,11 @@ def _counting(dialect: str) -> Insert:
     counting = postgresql.insert(EventCount)
     return counting.on_conflict_do_update(
         index_elements=[EventCount.org_id], set_={"last": EventCount.last + counting.excluded.last}
-    ).returning(EventCount.last, func.pg_notify(CHANNEL, EventCount.org_id))
+    ).returning(EventCount.last, func.pg_notify(CHANNEL, _told_of_count()))
+
+
+def _told_of_count() -> ColumnElement[str]:
+    return EventCount.org_id + ":" + cast(EventCount.last, String)
 
 
 _COUNTS: Final = Insertion(EventCount, _counting)

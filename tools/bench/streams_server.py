@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from control.boundary.streamed_answers import KEEP_ALIVE, KEEP_ALIVE_S
+from control.boundary.live_answers import KEEP_ALIVE, KEEP_ALIVE_S
 
 _queues: set[asyncio.Queue[str]] = set()
 

@@ -16,7 +16,7 @@ from contract_tests.api.access.test_teams import Company
 from contract_tests.api.conftest import MakeHouse
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.streams import Address, Stream, happen, served
-from control.boundary import streamed_answers as lasting
+from control.boundary import live_answers as lasting
 from storage.access.memberships import Membership
 from storage.events import events
 
@@ -267,6 +267,13 @@ def test_a_member_of_a_team_sees_the_events_of_its_instances(
         one.begin()
         happen(house, tenant.org_id, red["instance_id"])
         happen(house, tenant.org_id, None)
+        made = happen(house, tenant.org_id, blue["instance_id"])
+        assert [each["id"] for each in (*everything.take(1), *one.take(1))] == made * 2
+        company.set_role(member, "red", "viewer")
+        given = happen(house, tenant.org_id, red["instance_id"])
+        assert [each["id"] for each in everything.take(1)] == given
+        company.set_role(member, "red", None)
+        happen(house, tenant.org_id, red["instance_id"])
         made = happen(house, tenant.org_id, blue["instance_id"])
         assert [each["id"] for each in (*everything.take(1), *one.take(1))] == made * 2
         company.set_role(member, "blue", None)

@@ -33,8 +33,14 @@ QUIET = {
         *("email_verified_at", "created_at"),
     },
 }
+ALONE = {"api_keys", "custom_roles", "organizations", "sessions", "users"}
+"""Nobody can have had rights by a row of these before it was there."""
 PLACES = {"team_id", "project_id"}
 """Of instances: who sees their events."""
+GRANTED = {
+    *("memberships", "project_members", "role_assignments", "support_grants", "team_members"),
+}
+"""A further row of these gives rights to somebody who may follow already."""
 TOLD = {
     "sqlite": "SELECT tbl_name, sql FROM sqlite_master WHERE type = 'trigger' AND name LIKE :name",
     "postgresql": (
@@ -44,10 +50,13 @@ TOLD = {
 }
 
 
-def told(database: Database) -> dict[str, set[str]]:
-    """The columns whose change is told, by table; of tables that tell of deletions as well."""
+def told(database: Database) -> tuple[dict[str, set[str]], set[str]]:
+    """The columns whose change is told, by table; of tables that tell of deletions as well.
+
+    And the tables of which a further row is told.
+    """
     found: dict[str, set[str]] = {}
-    deleted = set()
+    deleted, inserted = set(), set()
     with database.engine.connect() as connection:
         rows = connection.execute(text(TOLD[database.dialect]), {"name": "%_rights_%"})
         for table, sql in rows:
@@ -56,7 +65,9 @@ def told(database: Database) -> dict[str, set[str]]:
                 found[table] = {each.strip() for each in columns.split(",")}
             elif "AFTER DELETE ON" in sql:
                 deleted.add(table)
-    return {table: columns for table, columns in found.items() if table in deleted}
+            elif "AFTER INSERT ON" in sql:
+                inserted.add(table)
+    return {table: columns for table, columns in found.items() if table in deleted}, inserted
 
 
 def test_every_column_of_what_a_credential_comes_to_is_told_or_quiet(database: Database) -> None:
@@ -65,8 +76,10 @@ def test_every_column_of_what_a_credential_comes_to_is_told_or_quiet(database: D
         for query in (callers._KEYS, callers._SESSIONS)
         for table in tenancy.tables(query.load._query)
     }
-    found = told(database)
+    found, granted = told(database)
     assert asked == set(QUIET), "decide which columns of a new table rights follow from"
+    assert granted == GRANTED <= asked, "decide whether a further row gives rights"
+    assert asked - granted == ALONE
     assert set(found) == {*asked, "instances"}
     for table in asked:
         columns = {column.name for column in Record.metadata.tables[table].columns}
