@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from contract_tests.boundary.small_api import SmallApi
 from control.boundary import event_listener
-from control.boundary.event_listener import EventListener, Follower, Told
+from control.boundary.event_listener import EventListener, Follower, WakeNews
 from storage.access import memberships
 from storage.database import Database
 from storage.errors import StorageUnavailable
@@ -118,7 +118,7 @@ def grant(api: SmallApi, org_id: str) -> None:
         memberships.create(db, org_id, person.id, "member")
 
 
-async def told_of(follower: Follower, seq: int) -> Told:
+async def told_of(follower: Follower, seq: int) -> WakeNews:
     """Once it is told of that event, or that rights have changed."""
     while True:
         assert await follower.wait(IN_S)

@@ -32,7 +32,7 @@ AGAIN_S: Final = 1.0
 _log = structlog.get_logger("event_listener")
 
 
-class Told(NamedTuple):
+class WakeNews(NamedTuple):
     """What a follower was told: the number of the last event, and whether rights changed since."""
 
     seq: int
@@ -58,9 +58,9 @@ class Follower:
         self._is_woken = True
         self._end_wait(woken=True)
 
-    def take(self) -> Told:
+    def take(self) -> WakeNews:
         """What was told until now, which is about to be looked at."""
-        told = Told(self._seq, self._rights_changed)
+        told = WakeNews(self._seq, self._rights_changed)
         self._is_woken = self._rights_changed = False
         return told
 

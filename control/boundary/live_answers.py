@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.orm import Session
 
-    from control.boundary.event_listener import EventListener, Told
+    from control.boundary.event_listener import EventListener, WakeNews
     from control.boundary.shared_looks import SharedLooks
     from control.boundary.streamed_answers import Again
     from storage.access.scopes import Within
@@ -154,7 +154,7 @@ class _Reader:
         self.look_at = -math.inf
         """When the right is looked at again, whatever is told until then."""
 
-    async def look(self, told: Told) -> StreamLook:
+    async def look(self, told: WakeNews) -> StreamLook:
         """Raises the Problem of whoever has the right no more, and none of a busy service."""
         if told.rights_changed or time.monotonic() >= self.look_at:
             self._is_known = False

@@ -99,7 +99,16 @@ def _following(
 ) -> tuple[str, int, bool]:
     # Before what is found: of what is committed in between, nothing is passed over.
     newest = view.up_to if view.up_to is not None else events.newest(view.db, view.org_id)[0]
-    found = events.after(
+    found = _page(instance_id, kinds, view, seq)
+    text = "".join(map(_sent, found))
+    if len(found) == PAGE:
+        return text, found[-1].seq, True
+    # What is of no concern here is not read through again at each look.
+    return text, max(seq, newest, found[-1].seq if found else 0), False
+
+
+def _page(instance_id: str | None, kinds: Kinds, view: StreamView, seq: int) -> list[Event]:
+    return events.after(
         view.db,
         view.org_id,
         seq,
@@ -109,11 +118,6 @@ def _following(
         instance_id=instance_id,
         kinds=kinds,
     )
-    text = "".join(map(_sent, found))
-    if len(found) == PAGE:
-        return text, found[-1].seq, True
-    # What is of no concern here is not read through again at each look.
-    return text, max(seq, newest, found[-1].seq if found else 0), False
 
 
 def _sent(event: Event) -> str:
