@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -19,7 +19,16 @@ from storage.instances.instances import Instance
 PAGE: Final = 50
 RETRY_MS: Final = 2_000
 """After which a client is to connect again."""
+TOLD_EVERY: Final = 1_000
+"""Events of no concern to a stream, after which it is told how far it has come."""
 Kinds = frozenset[str] | None
+
+
+class StreamPlace(NamedTuple):
+    """After which number a stream goes on, and whether it has just begun."""
+
+    seq: int
+    is_begin: bool = False
 
 
 def kinds(call: CallerCall) -> dict[str, Any]:
@@ -71,18 +80,20 @@ def _live(
 ) -> Reply:
     # Whoever connects again by the same URL has read further than it says.
     parameter, begin = ("Last-Event-ID", last) if last is not None else ("after", after)
-    place = events.newest(call.db, call.org.id) if begin is None else None
-    seq, event_id = place or _place(call, parameter, str(begin))
+    if begin is None:
+        seq = events.counts(call.db, [call.org.id]).get(call.org.id, 0)
+    else:
+        seq = _place(call, parameter, begin)
     # An id without data: whoever is cut off before the first event goes on from here too.
-    first = f"retry: {RETRY_MS}\nid: {event_id}\n\n"
+    first = f"retry: {RETRY_MS}\n{_reached(seq)}"
     step = partial(_following, instance_id, kinds)
-    return call.live(step, seq, first, shared_as=(instance_id, kinds))
+    return call.live(step, StreamPlace(seq, is_begin=True), first, shared_as=(instance_id, kinds))
 
 
-def _place(call: OrgCall, parameter: str, event_id: str) -> tuple[int, str]:
+def _place(call: OrgCall, parameter: str, event_id: str) -> int:
     seq = events.position(call.db, call.org.id, event_id)
     if seq is not None:
-        return seq, event_id
+        return seq
     message = (
         "must be the id of an event that is still kept; leave it out to receive only new events"
     )
@@ -94,8 +105,9 @@ def _place(call: OrgCall, parameter: str, event_id: str) -> tuple[int, str]:
 
 
 def _following(
-    instance_id: str | None, kinds: Kinds, call: OrgCall, seq: int
-) -> tuple[str, int, bool]:
+    instance_id: str | None, kinds: Kinds, call: OrgCall, at: StreamPlace
+) -> tuple[str, StreamPlace, bool]:
+    seq = at.seq
     # Before what is found: of what is committed in between, nothing is passed over.
     newest, _ = events.newest(call.db, call.org.id)
     found = events.after(
@@ -109,9 +121,18 @@ def _following(
     )
     text = "".join(map(_sent, found))
     if len(found) == PAGE:
-        return text, found[-1].seq, True
+        return text, StreamPlace(found[-1].seq), True
     # What is of no concern here is not read through again at each look.
-    return text, max(seq, newest, found[-1].seq if found else 0), False
+    reached = max(seq, newest, found[-1].seq if found else 0)
+    is_far = at.is_begin or seq // TOLD_EVERY != reached // TOLD_EVERY
+    if reached > (found[-1].seq if found else seq) and is_far:
+        text += _reached(reached)
+    return text, StreamPlace(reached), False
+
+
+def _reached(seq: int) -> str:
+    """Moves what a client sends to go on, also where events are of no concern to it."""
+    return f"id: {events.place_after(seq)}\n\n"
 
 
 def _sent(event: Event) -> str:
