@@ -1,7 +1,8 @@
 """`menagerie audit verify`: the audit log checked offline, in the database or in an export."""
 
 import csv
-from collections.abc import Collection, Iterable, Iterator
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -15,6 +16,7 @@ from sqlalchemy.orm import Session
 from control.events import audit_csv, audit_log_check, audit_records
 from control.events.audit_checks import ChainCheck, KnownHead, signed
 from control.events.audit_log_check import CheckedLog
+from control.events.audit_records import hash_of
 from menagerie import keys
 from menagerie.audit_logs import FOLDER, lines_in
 from menagerie.errors import SettingsError
@@ -25,6 +27,8 @@ from storage.events import audit, audit_chain, audit_publications
 from storage.events.audit import AuditEntry
 from storage.events.audit_chain import NOTHING, AuditHead
 
+UNDER_WAY_S: Final = 2.0
+"""So long is waited for records that the database has and the end of the log has not."""
 _PAGE: Final = 1_000
 _BEFORE_ALL: Final = -(2**62)
 
@@ -112,10 +116,28 @@ def _log(db: Session, path: Path, public_key: str, found: Verified) -> CheckedLo
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
     published = {each.number: each.hash for each in audit_publications.newest_first(db)}
-    audit_log_check.compare(records, published)
+    late = _written_late(path, records, published)
+    known = {number: hashed for number, hashed in published.items() if number not in late}
+    audit_log_check.compare(records, known)
     found.findings += records.findings
     found.records = records.records
     return records
+
+
+def _written_late(path: Path, log: CheckedLog, published: Mapping[int, str]) -> set[int]:
+    """The newest records, which the log has by now and had not when it was read.
+
+    A record is committed before it is written to the log, so it may have been under way.
+    """
+    ends_at, last = time.monotonic() + UNDER_WAY_S, max(log.hashes, default=0)
+    newest = {number: hashed for number, hashed in published.items() if number > last}
+    while newest:
+        known = {hash_of(line) for line in (lines_in(path) if path.exists() else ())}
+        late = {number for number, hashed in newest.items() if hashed in known}
+        if len(late) == len(newest) or time.monotonic() > ends_at:
+            return late
+        time.sleep(UNDER_WAY_S / 20)
+    return set()
 
 
 def _chains(db: Session, published: Iterable[str]) -> list[str]:

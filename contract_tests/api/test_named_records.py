@@ -28,6 +28,8 @@ NAMED = {
     ("webhooks.redeliver", "delivery_id"): "delivery_id",
     ("audit.list", "actor_id"): "key_id",
     ("audit.export", "actor_id"): "key_id",
+    ("audit.list", "instance_id"): "instance_id",
+    ("audit.export", "instance_id"): "instance_id",
 }
 _FILTERS = "tried in events/test_webhooks.py, as they are within `filters`"
 NO_RECORDS = {

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from control.boundary import live_answers
 from control.boundary.event_listener import EventListener, Follower
-from control.boundary.live_answers import KEEP_ALIVE, Followed, StreamView, follow
+from control.boundary.live_answers import KEEP_ALIVE, Followed, StreamPlace, StreamView, follow
 from control.boundary.shared_looks import SharedLooks
 from specserver import Exchange, Forbidden, Problem, TooManyRequests, Unavailable
 from storage.access.scopes import Scope
@@ -48,17 +48,18 @@ class Source:
         """As a database."""
         yield self.db
 
-    def step(self, view: StreamView, at: int) -> tuple[str, int, bool]:
+    def step(self, view: StreamView, place: StreamPlace) -> tuple[str, StreamPlace, bool]:
+        at = place.seq
         assert (view.org_id, view.scope) == ("org_1", self.scope)
         self.asked.append(at)
         self.reads.append(view.up_to)
         if at >= len(self.texts) or at == view.up_to:
-            return "", at, False
+            return "", place, False
         text = self.texts[at]
         if isinstance(text, Problem):
             self.texts[at] = "after"
             raise text
-        return text, at + 1, at + 1 < len(self.texts)
+        return text, StreamPlace(at + 1), at + 1 < len(self.texts)
 
 
 class Listener:
@@ -78,7 +79,7 @@ def followed(source: Source, for_s: float = 60, credential: str = "key_1") -> Fo
     return Followed(
         again=source.again,
         step=source.step,
-        begin=0,
+        begin=StreamPlace(0),
         database=cast("Database", source),
         org_id="org_1",
         wakers=("org_1", "usr_1"),

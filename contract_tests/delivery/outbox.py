@@ -128,8 +128,9 @@ class Outbox:
             delivery_lanes.fetch(db, endpoint_id).retry_at = moment
 
 
-def until(holds: Callable[[], Any], deadline_s: float = 60) -> None:
+def until(holds: Callable[[], Any], deadline_s: float = 60, *, every_s: float = 0.01) -> None:
+    """`every_s`: how often is looked, which takes from what is looked at."""
     end = time.monotonic() + deadline_s
     while not holds():
         assert time.monotonic() < end, "it did not come to pass"
-        time.sleep(0.01)
+        time.sleep(every_s)

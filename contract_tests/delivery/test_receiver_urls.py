@@ -29,6 +29,7 @@ REFUSED = [
     # Names and ports that are none.
     *("https://exa_mple-.com/", "https://-a.com/", "https://a..com/", "https://.com/"),
     *("https://b\u00fccher.example/", "https://example.com:0/", "https://example.com:65536/"),
+    *("https://[8.8.8.8]/", "https://[2606:4700::1111.]/", "https://[example.com]/"),
     *("https://example.com:/", "https://example.com:08080808/", "https://example.com:x/"),
     f"https://{'a.' * 130}com/",
     f"https://example.com/{'a' * 2000}",

@@ -15,7 +15,9 @@ from clients import webhook_signing as signing
 from contract_tests.delivery.outbox import Outbox, until
 from contract_tests.delivery.receivers import Answering, Received, Receiver
 from contract_tests.workflows.letters import Letters
+from control.webhooks import sending
 from control.webhooks.sending import secret_context
+from storage.events import events as events_storage
 from storage.events import webhook_deliveries, webhook_endpoints
 from storage.events.audit import AuditEntry
 from storage.events.events import Event
@@ -259,5 +261,94 @@ def test_what_settings_no_longer_allow_is_not_sent(outbox: Outbox) -> None:
         outbox.deliver()
         until(lambda: len(outbox.deliveries(endpoint)) == 1)
         attempt: dict[str, Any] = outbox.deliveries(endpoint)[0].attempts[0]
-        assert attempt["error"] == "the URL must not have an address that is not public"
+        assert attempt["error"] == "the URL must have a public address"
         assert not receiver.connections
+
+
+def test_one_that_cannot_be_read_delays_nobody(outbox: Outbox) -> None:
+    """As after a fault of ours: also lanes that are taken together with it go on."""
+    with Receiver() as broken, Receiver() as sound:
+        endpoint, _ = outbox.endpoint(broken.url)
+        outbox.endpoint(sound.url)
+        with outbox.changed(endpoint) as (_db, record, _lane):
+            record.events = 5
+        outbox.publish(3)
+        outbox.deliver()
+        until(lambda: len(sound.received) == 3, 10)
+        outbox.publish(2)
+        until(lambda: len(sound.received) == 5, 10)
+        assert not broken.received
+        # It is not asked again and again meanwhile.
+        assert outbox.lane(endpoint).leased_until is not None
+        with outbox.changed(endpoint) as (_db, record, lane):
+            record.events = ["*"]
+            lane.give_back()
+        until(lambda: len(broken.received) == 5)
+
+
+def test_what_was_sent_is_recorded_though_the_next_cannot_be_read(
+    outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last: list[str] = []
+    read = events_storage.after
+
+    def failing(db: Any, org_id: str, seq: int, **named: Any) -> Any:
+        found = read(db, org_id, seq, **named)
+        if any(one.id in last for one in found):
+            raise ValueError("as if it could not be read")
+        return found
+
+    with Receiver() as receiver:
+        endpoint, _ = outbox.endpoint(receiver.url)
+        wanted = outbox.publish(sending.BATCH + 1)
+        last.append(wanted[-1])
+        monkeypatch.setattr(events_storage, "after", failing)
+        outbox.deliver()
+        # All of the first batch, or what of it a turn has time for.
+        until(lambda: outbox.deliveries(endpoint), 10)
+        until(lambda: len(outbox.deliveries(endpoint)) == len(receiver.received), 10)
+        assert ids(receiver) == wanted[: len(receiver.received)]
+
+
+def test_one_that_cannot_be_tried_again_delays_no_other(
+    outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = {"status": 500}
+    with Receiver(lambda _: Answering(answers["status"])) as receiver:
+        broken, _ = outbox.endpoint(receiver.url)
+        sound, _ = outbox.endpoint(receiver.url)
+        outbox.publish(1)
+        outbox.deliver()
+        both = (broken, sound)
+        until(lambda: all(len(outbox.deliveries(each)) == 1 for each in both))
+        make = sending.destination
+
+        def failing(services: Any, endpoint: Any, moment: Any) -> Any:
+            if endpoint.id == broken:
+                raise ValueError("as if it could not be read")
+            return make(services, endpoint, moment)
+
+        monkeypatch.setattr("control.webhooks.retries.destination", failing)
+        answers["status"] = 200
+        for each in both:
+            outbox.retry_now(each)
+        until(lambda: outbox.deliveries(sound)[0].status == "succeeded", 10)
+        assert outbox.deliveries(broken)[0].status == "pending"
+
+
+def test_many_that_do_not_match_are_passed_in_turns(
+    outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever passes them keeps nobody from writing for long, and comes to their end."""
+    monkeypatch.setattr(sending, "PASSED_MAX", 1)
+    with Receiver() as receiver:
+        endpoint, _ = outbox.endpoint(receiver.url, ("webhook.*",))
+        outbox.publish_many(170)
+        target = sending.WebhookTarget(outbox.services)
+        with outbox.changed(endpoint) as (db, _record, lane):
+            first = lane.seq
+            assert target.read(db, lane) is None
+            assert lane.seq == first + sending.BATCH
+        outbox.deliver()
+        until(lambda: outbox.lane(endpoint).seq == first + 170, 10)
+        assert not receiver.received

@@ -193,3 +193,14 @@ def test_an_endpoint_has_no_path() -> None:
     target = {**S3, "endpoint": "https://minio.example.com/audit"}
     assert targets.check_places(target, Reach())
     assert not targets.check_places({**S3, "endpoint": "https://minio.example.com"}, Reach())
+
+
+def test_a_target_that_no_request_can_be_made_for_is_told_of(
+    rig: Rig, bucket: dict[str, Any]
+) -> None:
+    """As its owner cannot see the log: it fails like any other, and is tried again."""
+    delivery_id = rig.deliver_to({**bucket, "prefix": "../"}, **KEY)
+    rig.deliverer()
+    rig.enter()
+    rig.until(lambda: rig.delivery(delivery_id).failures > 1, "it is tried again")
+    assert "no request can be made" in (rig.delivery(delivery_id).last_error or "")

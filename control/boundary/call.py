@@ -17,7 +17,7 @@ from control.boundary.authorization import lacking_for, lacking_in_team
 from control.boundary.callers import NOT_FOUND, Caller
 from control.boundary.cursors import Cursors
 from control.boundary.event_listener import EventListener
-from control.boundary.live_answers import Followed, LiveStep
+from control.boundary.live_answers import Followed, LiveStep, StreamPlace
 from control.boundary.passwords import proof_of
 from control.boundary.rules import Rule
 from control.boundary.shared_looks import SharedLooks
@@ -191,7 +191,7 @@ class Call:
         reply.headers["Content-Disposition"] = f'attachment; filename="{filename}"'
         return reply
 
-    def live(self, step: LiveStep, begin: int, first: str, *, shared_as: Hashable) -> Reply:
+    def live(self, step: LiveStep, begin: StreamPlace, first: str, *, shared_as: Hashable) -> Reply:
         """Events as they come, after `begin`: `step` is asked whenever the org has new ones.
 
         `first` is sent at once. The answer ends when the caller's right does. Whoever sees as much

@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import structlog
 
@@ -44,6 +44,13 @@ _BUSY: Final = (429, 503)
 _log = structlog.get_logger("lasting")
 
 
+class StreamPlace(NamedTuple):
+    """After which number a stream goes on, and whether it has just begun."""
+
+    seq: int
+    is_begin: bool = False
+
+
 @dataclass(frozen=True)
 class StreamView:
     """What a step may read and nothing else: of the organization, what is in the scope.
@@ -57,8 +64,8 @@ class StreamView:
     up_to: int | None = None
 
 
-LiveStep: TypeAlias = Callable[[StreamView, int], tuple[str, int, bool]]
-"""What comes after a number: its text, where to go on, and whether there was more than fits."""
+LiveStep: TypeAlias = Callable[[StreamView, StreamPlace], tuple[str, StreamPlace, bool]]
+"""What comes after a place: its text, where to go on, and whether there was more than fits."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +73,7 @@ class StreamLook:
     """What a look found: what is sent, where to go on, and whether there is more."""
 
     text: str
-    at: int
+    at: StreamPlace
     has_more: bool
 
 
@@ -88,7 +95,7 @@ class Followed:
 
     again: Again
     step: LiveStep
-    begin: int
+    begin: StreamPlace
     database: Database
     org_id: str
     wakers: tuple[str, ...]
@@ -160,7 +167,7 @@ class _Reader:
             self._is_known = False
         at = self._last.at
         try:
-            if self._is_known and told.seq > at:
+            if self._is_known and told.seq > at.seq:
                 self._last = await self._read(told.seq)
             elif not self._is_known or self._last.has_more:
                 self._last = await self._ask()
@@ -197,7 +204,7 @@ class _Reader:
         return min(right_left_s, LOOK_EVERY_S)
 
 
-def _look(followed: Followed, at: int) -> RightLook:
+def _look(followed: Followed, at: StreamPlace) -> RightLook:
     with followed.again() as call:
         view = StreamView(call.db, followed.org_id, call.scope)
         found = StreamLook(*followed.step(view, at))
@@ -210,7 +217,7 @@ def _look(followed: Followed, at: int) -> RightLook:
     return right
 
 
-def _read(followed: Followed, scope: Within, at: int, up_to: int) -> StreamLook:
+def _read(followed: Followed, scope: Within, at: StreamPlace, up_to: int) -> StreamLook:
     try:
         with followed.database.read() as db:
             tenancy.restrict(db, followed.org_id)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -18,7 +19,13 @@ from sqlalchemy.orm import Session
 
 from control.delivery import lanes
 from control.delivery.guarded import GuardedClient
-from control.delivery.lanes import Beside, LaneSlots, LaneTarget, TakenDelivery
+from control.delivery.lanes import (
+    Beside,
+    LaneSlots,
+    LaneTarget,
+    TakenDelivery,
+    each_apart_if_one_fails,
+)
 from control.work.listeners import listener
 from control.work.presence import Presence
 from storage.database import Database, now
@@ -151,7 +158,7 @@ class Deliverer:
         for held, target, batch in await self._in_thread(self._take_lanes):
             self._held[held.id] = held
             self._begin(self._run_lane(held, target, batch))
-        wait_s = POLL_S
+        wait_s = await self._in_thread(self._next_due_s)
         for place, beside in enumerate(self._beside):
             turn = await self._in_thread(beside.take, self._database, [*self._in_progress[place]])
             for one in turn.taken:
@@ -176,11 +183,15 @@ class Deliverer:
                 with_doubtful=self._places.free_for_doubtful(held) > 0,
                 busy=self._places.busy(held),
             )
-        chosen = self._places.chosen(waiting, held)
-        if not chosen:
+        return each_apart_if_one_fails(
+            self._take_some, self._set_aside, self._places.chosen(waiting, held)
+        )
+
+    def _take_some(self, lane_ids: Sequence[str]) -> list[tuple[LaneHeld, LaneTarget, Any]]:
+        if not lane_ids:
             return []
         with self._database.write() as db:
-            taken = delivery_lanes.take(db, chosen, self._presence.shown, now(db), self._lease_s)
+            taken = self._take(db, lane_ids)
             read = [(lane, self._targets[lane.kind].read(db, lane)) for lane in taken]
             for lane, batch in read:
                 if batch is None:
@@ -190,6 +201,22 @@ class Deliverer:
                 for lane, batch in read
                 if batch is not None
             ]
+
+    def _next_due_s(self) -> float:
+        """In how many seconds a lane with more may be taken that rests until then."""
+        more = {kind: target.has_more() for kind, target in self._targets.items()}
+        with self._database.read() as db:
+            moment = now(db)
+            due = delivery_lanes.next_due(db, more, moment, moment + timedelta(seconds=POLL_S))
+        return POLL_S if due is None else max((due - moment).total_seconds(), SHORTEST_WAIT_S)
+
+    def _set_aside(self, lane_id: str) -> None:
+        """Taken without being read: it is tried again when the lease has ended."""
+        with self._database.write() as db:
+            self._take(db, [lane_id])
+
+    def _take(self, db: Session, lane_ids: Sequence[str]) -> list[DeliveryLane]:
+        return delivery_lanes.take(db, lane_ids, self._presence.shown, now(db), self._lease_s)
 
     # Sending.
 
@@ -240,9 +267,12 @@ class Deliverer:
         try:
             batches = await self._in_thread(self._write, some)
         except Exception as error:  # noqa: BLE001 -- whatever it is, the loop goes on
-            if len(some) > 1 and not isinstance(error, StorageUnavailable):
-                # One of them that cannot be written keeps none of the others from being so.
+            may_be_apart = len(some) > 1 or some[0].goes_on
+            if may_be_apart and not isinstance(error, StorageUnavailable):
+                # One of them that cannot be written keeps none of the others from being so, and
+                # what a lane has next, if that cannot be read, not what it has sent.
                 for one in some:
+                    one.goes_on = False
                     await self._record_some([one])
                 return
             if isinstance(error, StorageUnavailable):

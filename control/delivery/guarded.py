@@ -15,6 +15,7 @@ from typing import Any, Final
 import httpcore
 
 from control.delivery.dns_names import Names, NameUnknown
+from control.delivery.http2_streams import ResettingPool
 from control.delivery.receiver_urls import Reach, ReceiverUrl
 from gateway.peer_texts import printable
 
@@ -61,7 +62,7 @@ class GuardedClient:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._within_s = within_s
-        self._pool = httpcore.AsyncConnectionPool(
+        self._pool = ResettingPool(
             ssl_context=tls or ssl.create_default_context(),
             http2=True,
             max_connections=CONNECTIONS_MAX,

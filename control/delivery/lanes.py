@@ -6,16 +6,18 @@ long, and an organization takes a further place while it has fewer than are free
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
+import structlog
 from sqlalchemy import ColumnElement
 from sqlalchemy.orm import Session
 
 from control.delivery.guarded import GuardedClient
 from storage.database import Database
+from storage.errors import StorageUnavailable
 from storage.events.delivery_lanes import DeliveryLane, LaneHeld
 
 LANES_MAX: Final = 100
@@ -24,6 +26,8 @@ OF_ORG_MAX: Final = 20
 PAUSE_FROM: Final = 10
 PAUSE_MOST_S: Final = 60.0
 SLOW_MS: Final = 2_000
+_log = structlog.get_logger("delivery")
+Taken = TypeVar("Taken")
 
 
 class LaneTarget(Protocol):
@@ -117,6 +121,31 @@ class LaneSlots:
         counts = Counter(each.org_id for each in held)
         most = min(self.most - len(held), OF_ORG_MAX)
         return sorted(org_id for org_id, count in counts.items() if count >= most)
+
+
+def each_apart_if_one_fails(
+    take: Callable[[Sequence[str]], list[Taken]],
+    set_aside: Callable[[str], None],
+    lane_ids: Sequence[str],
+) -> list[Taken]:
+    """What `take` gives for these lanes, in one transaction, or in one each where that fails.
+
+    So a lane that cannot be read delays no other. It is set aside, for its owner alone to miss.
+    """
+    try:
+        return take(lane_ids)
+    except StorageUnavailable:
+        raise
+    except Exception:  # noqa: BLE001 -- whatever it is, it is of one of these lanes
+        if len(lane_ids) == 1:
+            _log.exception("a lane cannot be read", lane=lane_ids[0])
+            set_aside(lane_ids[0])
+            return []
+    return [
+        taken
+        for lane_id in lane_ids
+        for taken in each_apart_if_one_fails(take, set_aside, [lane_id])
+    ]
 
 
 def pause(lane: DeliveryLane) -> timedelta:

@@ -102,11 +102,15 @@ def _port(text: str | None, scheme: str) -> int:
 
 
 def _host(text: str, reach: Reach) -> str:
-    host = text.strip("[]").removesuffix(".") if text.startswith("[") else text.removesuffix(".")
-    if _is_address(host):
+    in_brackets = text.startswith("[")
+    host = text[1:-1] if in_brackets else text.removesuffix(".")
+    if in_brackets and not _is_address(host, socket.AF_INET6):
+        # Other parsers fail of it, such as the one that takes the host for the audit log.
+        raise UrlRefused("must have nothing but an IPv6 address in brackets")
+    if in_brackets or _is_address(host, socket.AF_INET):
         if reach.allows(host, host):
             return host
-        raise UrlRefused("must not have an address that is not public")
+        raise UrlRefused("must have a public address")
     labels = host.split(".")
     if _NUMBER.fullmatch(labels[-1]):
         raise UrlRefused("must have a host name, or an address in its usual form")
@@ -117,11 +121,9 @@ def _host(text: str, reach: Reach) -> str:
     return host
 
 
-def _is_address(host: str) -> bool:
-    for family in (socket.AF_INET, socket.AF_INET6):
-        try:
-            socket.inet_pton(family, host)
-        except (OSError, UnicodeError):
-            continue
-        return True
-    return False
+def _is_address(host: str, family: int) -> bool:
+    try:
+        socket.inet_pton(family, host)
+    except (OSError, UnicodeError):
+        return False
+    return True

@@ -37,6 +37,7 @@ FAILED: Final = "instance_failed"
 STORAGE: Final = "storage_filling"
 CONNECTIONS: Final = "connections_saturated"
 CERTIFICATE: Final = "certificate_expiring"
+DOMAIN: Final = "domain_lost"
 QUOTA: Final = "quota_threshold"
 BUDGET: Final = "budget_threshold"
 SUSPENDED_KEY: Final = "api_key_suspended"
@@ -93,9 +94,16 @@ KINDS: Final[Mapping[str, AlertKind]] = MappingProxyType(
         ),
         CERTIFICATE: AlertKind(
             INSTANCE,
-            "the certificate of a custom domain is about to expire and was not renewed",
-            "it is renewed, or the domain is removed",
+            "the certificate of a custom domain cannot be issued (warning) or renewed (info), or is"
+            " about to expire",
+            "it is issued or renewed, or the domain is removed",
             hidden_by=_EXPLAINED,
+        ),
+        DOMAIN: AlertKind(
+            INSTANCE,
+            "a custom domain is no longer verified, as it leads elsewhere; info where that is"
+            " another instance of the organization",
+            "it is verified again, or removed",
         ),
         BUDGET: AlertKind(
             TEAM,
@@ -159,7 +167,8 @@ OF_INSTANCES: Final = about(INSTANCE)
 EMAILS: Final = ("none", "critical", "warning")
 """What an organization chooses to get by email: each with those before it."""
 EMAIL_EVERY: Final = timedelta(minutes=10)
-"""An organization gets one email about all that is new, and the next one no earlier."""
+"""An organization gets one email about all that is new, and the next one no earlier, unless
+something is critical and nothing was in that one."""
 
 
 def is_emailed(kind: str, severity: str, chosen: str) -> bool:

@@ -11,7 +11,9 @@ _NEEDED: Final = {
 }
 _OPTIONAL: Final = {"webhook": ("header_name", "header_value"), "s3": ("prefix", "endpoint")}
 # What says how a request is to be read, and what is signed.
-_RESERVED: Final = frozenset({"connection", "expect", "host", "te", "trailer", "upgrade"})
+_RESERVED: Final = frozenset(
+    {"connection", "expect", "host", "keep-alive", "te", "trailer", "upgrade"}
+)
 _RESERVED_PREFIXES: Final = ("content-", "proxy-", "svc-", "transfer-", "webhook-")
 
 
@@ -28,7 +30,16 @@ def check_target(target: Mapping[str, Any]) -> list[Violation]:
         wrong(f"target/{name}", "kind", f"is not for a target of the kind {kind}: leave it out")
         for name in sorted(target.keys() - known)
     ]
-    return found + (_check_header(target) if kind == "webhook" else [])
+    return found + (_check_header(target) if kind == "webhook" else _check_prefix(target))
+
+
+def _check_prefix(target: Mapping[str, Any]) -> list[Violation]:
+    """Its folders: those of other names are signed for by no library, and nothing is ever sent."""
+    *folders, _begun = target.get("prefix", "").split("/")
+    if not {"", ".", ".."}.intersection(folders):
+        return []
+    message = "must have names between its slashes, not `.` or `..`, and must not begin with one"
+    return [wrong("target/prefix", "folders", message)]
 
 
 def _check_header(target: Mapping[str, Any]) -> list[Violation]:

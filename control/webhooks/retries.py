@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from control.delivery.backoff import next_at
 from control.delivery.guarded import GuardedClient
-from control.delivery.lanes import TakenDelivery, Turn
+from control.delivery.lanes import TakenDelivery, Turn, each_apart_if_one_fails
 from control.services import Services
 from control.webhooks import endings
 from control.webhooks.sending import (
@@ -90,8 +90,18 @@ class WebhookRetries:
                 free -= limit
         if not limits:
             return Turn()
-        with database.write() as db:
-            return Turn(self._take(db, limits, now(db)), 0.0)
+
+        def take(lane_ids: Sequence[str]) -> list[Retry]:
+            with database.write() as db:
+                return self._take(db, {each: limits[each] for each in lane_ids}, now(db))
+
+        def set_aside(lane_id: str) -> None:
+            with database.write() as db:
+                for lane in delivery_lanes.locked(db, [lane_id]).values():
+                    lane.retry_at = now(db) + TAKEN_FOR
+
+        found: list[Retry] = each_apart_if_one_fails(take, set_aside, list(limits))
+        return Turn(found, 0.0)
 
     def _take(self, db: Session, limits: Mapping[str, int], moment: datetime) -> list[Retry]:
         found: list[Retry] = []

@@ -38,6 +38,8 @@ from storage.events.events import Event
 from storage.events.webhook_endpoints import WebhookEndpoint
 
 BATCH: Final = 50
+PASSED_MAX: Final = 20
+"""Batches without anything that matches, which a lane passes in one transaction."""
 GONE: Final = 410
 
 
@@ -99,15 +101,19 @@ class WebhookTarget:
             return None
         # Known before it is looked: what is committed meanwhile has a higher number.
         last = events.counts(db, [lane.org_id]).get(lane.org_id, 0)
-        while found := events.after(db, lane.org_id, lane.seq, scope=None, limit=BATCH):
+        for _ in range(PASSED_MAX):
+            found = events.after(db, lane.org_id, lane.seq, scope=None, limit=BATCH)
+            if not found:
+                # Those that retention has deleted are passed too, or it would be taken again.
+                lane.seq = max(lane.seq, last)
+                return None
             wanted = _matching(db, endpoint, found)
             if wanted:
                 numbered = [(one.seq, message_of(one)) for one in wanted]
                 to = destination(self._services, endpoint, now(db))
                 return Batch(to, numbered, found[-1].seq)
             lane.seq = found[-1].seq
-        # Those that retention has deleted are passed too, or the lane would be taken again.
-        lane.seq = max(lane.seq, last)
+        # Others wait to write: it is taken again for the rest.
         return None
 
     async def send(self, batch: Batch, client: GuardedClient, until: float) -> LaneResult:

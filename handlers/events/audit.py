@@ -18,7 +18,8 @@ from storage.events.audit import AuditEntry, AuditFilter
 
 EXPORT_MAX: Final = 50_000
 PAGE: Final = 500
-FILTERS: Final = ("from", "to", "action", "actor_id", "target")
+EQUAL: Final = ("action", "actor_id", "actor_kind", "target", "instance_id", "request_id")
+FILTERS: Final = ("from", "to", *EQUAL)
 
 Body = dict[str, Any]
 
@@ -49,8 +50,7 @@ def _chosen(filters: dict[str, str]) -> AuditFilter:
         instants.read(filters[name], parameter=name) if name in filters else None
         for name in ("from", "to")
     )
-    equal = {name: filters.get(name) for name in ("action", "actor_id", "target")}
-    return AuditFilter(since, until, **equal)
+    return AuditFilter(since, until, **{name: filters.get(name) for name in EQUAL})
 
 
 def _rows(chosen: AuditFilter, call: OrgCall, last: str) -> tuple[str, str | None]:

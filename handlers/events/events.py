@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import orjson
 
-from control.boundary.live_answers import StreamView
+from control.boundary.live_answers import StreamPlace, StreamView
 from control.events.envelope import envelope
 from control.events.kinds import kinds_of, sent
 from control.policy import event_patterns
@@ -20,6 +20,8 @@ from storage.instances.instances import Instance
 PAGE: Final = 50
 RETRY_MS: Final = 2_000
 """After which a client is to connect again."""
+TOLD_EVERY: Final = 1_000
+"""Events of no concern to a stream, after which it is told how far it has come."""
 Kinds = frozenset[str] | None
 
 
@@ -72,18 +74,20 @@ def _live(
 ) -> Reply:
     # Whoever connects again by the same URL has read further than it says.
     parameter, begin = ("Last-Event-ID", last) if last is not None else ("after", after)
-    place = events.newest(call.db, call.org.id) if begin is None else None
-    seq, event_id = place or _place(call, parameter, str(begin))
+    if begin is None:
+        seq = events.counts(call.db, [call.org.id]).get(call.org.id, 0)
+    else:
+        seq = _place(call, parameter, begin)
     # An id without data: whoever is cut off before the first event goes on from here too.
-    first = f"retry: {RETRY_MS}\nid: {event_id}\n\n"
+    first = f"retry: {RETRY_MS}\n{_reached(seq)}"
     step = partial(_following, instance_id, kinds)
-    return call.live(step, seq, first, shared_as=(instance_id, kinds))
+    return call.live(step, StreamPlace(seq, is_begin=True), first, shared_as=(instance_id, kinds))
 
 
-def _place(call: OrgCall, parameter: str, event_id: str) -> tuple[int, str]:
+def _place(call: OrgCall, parameter: str, event_id: str) -> int:
     seq = events.position(call.db, call.org.id, event_id)
     if seq is not None:
-        return seq, event_id
+        return seq
     message = (
         "must be the id of an event that is still kept; leave it out to receive only new events"
     )
@@ -95,16 +99,28 @@ def _place(call: OrgCall, parameter: str, event_id: str) -> tuple[int, str]:
 
 
 def _following(
-    instance_id: str | None, kinds: Kinds, view: StreamView, seq: int
-) -> tuple[str, int, bool]:
+    instance_id: str | None, kinds: Kinds, view: StreamView, at: StreamPlace
+) -> tuple[str, StreamPlace, bool]:
     # Before what is found: of what is committed in between, nothing is passed over.
     newest = view.up_to if view.up_to is not None else events.newest(view.db, view.org_id)[0]
-    found = _page(instance_id, kinds, view, seq)
+    found = _page(instance_id, kinds, view, at.seq)
     text = "".join(map(_sent, found))
     if len(found) == PAGE:
-        return text, found[-1].seq, True
+        return text, StreamPlace(found[-1].seq), True
     # What is of no concern here is not read through again at each look.
-    return text, max(seq, newest, found[-1].seq if found else 0), False
+    sent_to = found[-1].seq if found else at.seq
+    reached = max(at.seq, newest, sent_to)
+    is_far = at.is_begin or at.seq // TOLD_EVERY != reached // TOLD_EVERY
+    return (
+        text + (_reached(reached) if is_far and reached > sent_to else ""),
+        StreamPlace(reached),
+        False,
+    )
+
+
+def _reached(seq: int) -> str:
+    """Moves what a client sends to go on, also where events are of no concern to it."""
+    return f"id: {events.place_after(seq)}\n\n"
 
 
 def _page(instance_id: str | None, kinds: Kinds, view: StreamView, seq: int) -> list[Event]:

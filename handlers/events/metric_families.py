@@ -95,7 +95,11 @@ def _seconds(name: str, help_: str, columns: tuple[str, ...], value: Value) -> M
     )
 
 
-def _up(row: Any, at: Moment) -> float:
+def _up(row: Any, at: Moment) -> float | None:
+    # Of one that has just become ready its cell is yet to be asked.
+    is_new = row.ready_at is not None and row.ready_at + FRESH_FOR > at.now
+    if row.seen_at is None and row.status == "running" and is_new:
+        return None
     return int(row.status == "running" == row.cell_status and _is_fresh(row, at))
 
 
@@ -156,9 +160,10 @@ FAMILIES: Final = (
         Naming(
             "menagerie_instance_up",
             "gauge",
-            "Whether its engine runs, by the word of its cell in the last three minutes.",
+            "Whether its engine runs, by the word of its cell in the last three minutes. Not told"
+            " of a new instance before the first word.",
         ),
-        ("status", "cell_status", "seen_at"),
+        ("status", "cell_status", "seen_at", "ready_at"),
         _up,
     ),
     _seconds(

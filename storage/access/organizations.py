@@ -39,6 +39,7 @@ class Organization(Owned, Record):
     # From which severity on alerts are sent by email, as control/policy/alert_kinds.py has them.
     alert_emails: Mapped[str] = mapped_column(default="critical", server_default="critical")
     alerts_mailed_at: Mapped[datetime | None]
+    critical_alerts_mailed_at: Mapped[datetime | None]
     closed_at: Mapped[datetime | None]
     # What predefined roles hold where the organization has changed it: by scope and role, such as
     # `org:member` and `team:viewer`.

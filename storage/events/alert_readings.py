@@ -89,6 +89,15 @@ class DomainCertificate(NamedTuple):
     hostname: str
     certificate: Mapping[str, Any]
 
+    @property
+    def is_by_acme(self) -> bool:
+        return bool(self.certificate["issued_by"] == "acme")
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the last attempt to have it issued or renewed did."""
+        return bool(self.certificate["status"] == "failed")
+
 
 def certificates(db: Session) -> list[DomainCertificate]:
     """Of live instances; those of one follow each other."""
@@ -100,6 +109,13 @@ def certificates(db: Session) -> list[DomainCertificate]:
     return [
         DomainCertificate(AlertSubject(*row[:3]), *row[3:]) for row in found if row[4] is not None
     ]
+
+
+def unverified_domains(db: Session) -> list[tuple[AlertSubject, str]]:
+    """The ids of those of live instances."""
+    rows = select(*_WHOSE, Domain.id).join(Domain, Domain.instance_id == Instance.id)
+    found = db.execute(rows.where(HOSTED, LIVE, Domain.status != "verified"))
+    return [(AlertSubject(*row[:3]), row[3]) for row in found]
 
 
 class Unreachable(NamedTuple):

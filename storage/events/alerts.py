@@ -199,6 +199,12 @@ def open_of(db: Session, kinds: Collection[str]) -> list[Alert]:
     return list(db.scalars(rows.order_by(Alert.id)))
 
 
+def open_about(db: Session, subject: AlertSubject, kind: str, cause: str) -> list[Alert]:
+    """Those about exactly this that are not over, acknowledged or not."""
+    rows = select(Alert).where(*_open(subject), Alert.kind == kind, Alert.cause == cause)
+    return list(db.scalars(rows.order_by(Alert.id)))
+
+
 def is_open(
     db: Session, subject: AlertSubject, kind: str, cause: str, severities: Collection[str]
 ) -> bool:
@@ -208,10 +214,15 @@ def is_open(
 
 
 def orgs_with_mail_due(db: Session, mailed_before: datetime, limit: int) -> list[str]:
-    """Organizations with alerts to look at for a letter, and none sent since that moment."""
-    mailed = Organization.alerts_mailed_at
+    """Organizations with alerts to look at for a letter, and none sent since that moment.
+
+    Where one is critical, none that told of a critical one.
+    """
+    any_at, critical_at = Organization.alerts_mailed_at, Organization.critical_alerts_mailed_at
+    is_due = or_(any_at.is_(None), any_at <= mailed_before)
+    is_urgent = or_(critical_at.is_(None), critical_at <= mailed_before)
     rows = select(Alert.org_id).join(Organization, Organization.id == Alert.org_id).distinct()
-    rows = rows.where(Alert.is_mail_due, or_(mailed.is_(None), mailed <= mailed_before))
+    rows = rows.where(Alert.is_mail_due, or_(is_due, (Alert.severity == "critical") & is_urgent))
     return list(db.scalars(rows.order_by(Alert.org_id).limit(limit)))
 
 

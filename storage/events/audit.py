@@ -3,11 +3,12 @@
 Entries are numbered and chained after the commit (storage/events/audit_chain.py).
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, ForeignKey, Index, Select, select, text
+from sqlalchemy import BigInteger, ColumnElement, ForeignKey, Index, Select, or_, select, text
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import identifiers, pages
@@ -63,7 +64,24 @@ class AuditFilter:
     until: datetime | None = None
     action: str | None = None
     actor_id: str | None = None
+    actor_kind: str | None = None
     target: str | None = None
+    instance_id: str | None = None
+    """About the instance, or about something of which the detail says that it is the instance's."""
+    request_id: str | None = None
+
+    def conditions(self) -> Iterator[ColumnElement[bool]]:
+        for name in ("action", "actor_id", "actor_kind", "target", "request_id"):
+            value = getattr(self, name)
+            if value is not None:
+                yield getattr(AuditEntry, name) == value
+        if self.instance_id is not None:
+            named = (AuditEntry.detail[name].as_string() for name in ("instance", "instance_id"))
+            yield or_(*(each == self.instance_id for each in (AuditEntry.target, *named)))
+        if self.since is not None:
+            yield AuditEntry.created_at >= self.since
+        if self.until is not None:
+            yield AuditEntry.created_at < self.until
 
 
 def append(
@@ -111,19 +129,7 @@ def time_of(db: Session, org_id: str, chosen: AuditFilter, number: int) -> datet
 
 
 def _chosen(rows: Select[Any], org_id: str, chosen: AuditFilter) -> Select[Any]:
-    rows = rows.where(AuditEntry.org_id == org_id)
-    for column, value in (
-        (AuditEntry.action, chosen.action),
-        (AuditEntry.actor_id, chosen.actor_id),
-        (AuditEntry.target, chosen.target),
-    ):
-        if value is not None:
-            rows = rows.where(column == value)
-    if chosen.since is not None:
-        rows = rows.where(AuditEntry.created_at >= chosen.since)
-    if chosen.until is not None:
-        rows = rows.where(AuditEntry.created_at < chosen.until)
-    return rows
+    return rows.where(AuditEntry.org_id == org_id, *chosen.conditions())
 
 
 def sealed_after(db: Session, org_id: str | None, seq: int, limit: int) -> list[AuditEntry]:

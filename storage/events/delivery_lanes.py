@@ -122,10 +122,9 @@ def waiting(
     `more` says by kind when a lane has; those of `busy` organizations are left out. Whoever was
     taken longest ago comes first.
     """
-    some = or_(*((DeliveryLane.kind == kind) & has_more for kind, has_more in more.items()))
     free = or_(DeliveryLane.leased_until.is_(None), DeliveryLane.leased_until <= now)
     rows = select(DeliveryLane.id, DeliveryLane.org_id, DOUBTFUL).where(
-        DeliveryLane.due <= now, free, some
+        DeliveryLane.due <= now, free, _has_more(more)
     )
     if not with_doubtful:
         rows = rows.where(~DOUBTFUL)
@@ -133,6 +132,20 @@ def waiting(
         rows = rows.where(DeliveryLane.org_id.not_in(busy))
     rows = rows.order_by(DeliveryLane.taken_at.asc().nulls_first()).limit(limit)
     return list(db.execute(rows).tuples())
+
+
+def next_due(
+    db: Session, more: Mapping[str, ColumnElement[bool]], after: datetime, until: datetime
+) -> datetime | None:
+    """When the first lane may be taken that has more to tell, of those that rest until then."""
+    rows = select(DeliveryLane.due).where(
+        DeliveryLane.kind.in_(more), DeliveryLane.due > after, DeliveryLane.due <= until
+    )
+    return db.scalar(rows.where(_has_more(more)).order_by(DeliveryLane.due).limit(1))
+
+
+def _has_more(more: Mapping[str, ColumnElement[bool]]) -> ColumnElement[bool]:
+    return or_(*((DeliveryLane.kind == kind) & has_more for kind, has_more in more.items()))
 
 
 def take(

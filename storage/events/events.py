@@ -37,7 +37,9 @@ from storage.prepared import Insertion, Prepared
 CHANNEL: Final = "menagerie_events"
 """On PostgreSQL, tells of each commit with events whose they are, with the number of the last one
 (`org_…:7`), and, without a number, whose rights have changed."""
-FIRST: Final = "evt_" + "0" * 26
+_NO_TIME: Final = "evt_" + "0" * 10
+"""How no event's id begins: these ten digits are its time."""
+FIRST: Final = _NO_TIME + "0" * 16
 """The position before all events."""
 _UNWRITTEN: Final = "menagerie_events"
 
@@ -112,11 +114,34 @@ def after(
     return list(db.scalars(rows.order_by(Event.seq).limit(limit)))
 
 
+def place_after(seq: int) -> str:
+    """An id that no event has: it names the place after that number, for whoever goes on there.
+
+    It is good for longer than the event of that number: until one after it is kept no more.
+    """
+    return f"{_NO_TIME}{seq:016d}"
+
+
 def position(db: Session, org_id: str, event_id: str) -> int | None:
-    """The number of the organization's event; None where none of that id is kept."""
+    """The number of the organization's event, or of a place; None where not all after it is kept.
+
+    Of FIRST, all that is kept.
+    """
     if event_id == FIRST:
         return 0
+    if event_id.startswith(_NO_TIME):
+        number = event_id.removeprefix(_NO_TIME)
+        return int(number) if number.isdecimal() and _is_whole(db, org_id, int(number)) else None
     return db.scalar(select(Event.seq).where(Event.org_id == org_id, Event.id == event_id))
+
+
+def _is_whole(db: Session, org_id: str, seq: int) -> bool:
+    """Whether every event that followed the number is kept."""
+    last = counts(db, [org_id]).get(org_id, 0)
+    if seq >= last:
+        return seq == last
+    oldest = db.scalar(select(func.min(Event.seq)).where(Event.org_id == org_id))
+    return oldest is not None and oldest <= seq + 1
 
 
 def newest(db: Session, org_id: str) -> tuple[int, str]:
@@ -129,6 +154,11 @@ def newest(db: Session, org_id: str) -> tuple[int, str]:
 def counts(db: Session, org_ids: Collection[str]) -> dict[str, int]:
     """How many events these organizations have had; for a session of the service itself."""
     return dict(_LAST_OF.rows(db, org_ids=list(org_ids)))
+
+
+def wake_deliverers(db: Session) -> None:
+    """As `wake`, where streams have nothing new to look at."""
+    wake(db, "")
 
 
 def wake(db: Session, org_id: str) -> None:

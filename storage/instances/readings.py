@@ -127,7 +127,7 @@ _BACKED_UP_AT: Final = (
 )
 _OF_INSTANCE: Final = (
     *("name", "engine", "engine_version", "size", "region", "placement", "status"),
-    *("storage_bytes", "project_id", "team_id"),
+    *("storage_bytes", "project_id", "team_id", "ready_at"),
 )
 _OF_READING: Final = (
     *("seen_at", "cell_status", "started_at", "connections", "memory_bytes", "stored_bytes"),

@@ -34,6 +34,7 @@ from storage.errors import StorageUnavailable
 from storage.events import audit
 from storage.work import Work
 
+INSTANCE = "inst_01JD7QK3V8Y2M4N6P8R0S2T4VA"
 BROKEN = ",".join(COLUMNS) + "\r\naud_1,yesterday,a,user,,,,,{},1,00\r\n"
 
 
@@ -106,8 +107,18 @@ def test_filters_are_combined(house: House) -> None:
     assert found(action="instance.resume") == 0
     assert found(target="inst_1") == 2
     assert found(target="inst_1", actor_id=tenant.owner.id) == 1
+    assert found(actor_kind="user") == 1
+    assert found(actor_kind="system") == 3
+    write(house, tenant, 1, request_id="req_of_a_test", detail={"instance": INSTANCE})
+    write(house, tenant, 1, detail={"instance_id": INSTANCE})
+    write(house, tenant, 1, target=INSTANCE)
+    write(house, tenant, 1, detail={"instance_id": {"id": INSTANCE}})
+    assert found(request_id="req_of_a_test") == 1
+    assert found(request_id="req_of_a_test", actor_kind="user") == 0
+    assert found(instance_id=INSTANCE) == 3
+    assert found(instance_id=INSTANCE.replace("A", "B")) == 0
     later, earlier = (between + timedelta(seconds=s) for s in (10, -3600))
-    assert found(**{"from": earlier.isoformat(), "to": later.isoformat()}) == 4
+    assert found(**{"from": earlier.isoformat(), "to": later.isoformat()}) == 8
     assert found(**{"from": later.isoformat()}) == 0
     assert found(to=earlier.isoformat()) == 0
 

@@ -63,6 +63,22 @@ def test_nothing_to_tell_is_every_family_without_samples(house: House) -> None:
     assert not any(family.samples for family in open_metrics(text))
 
 
+def test_a_new_instance_is_not_down_before_its_cell_was_asked(house: House) -> None:
+    tenant = house.tenant()
+    instance_id = house.instance(tenant)
+    assert value(scrape(house, tenant), "up", instance_id) is None
+    tell(house, instance_id)
+    assert value(scrape(house, tenant), "up", instance_id) == 1
+    other_id = house.instance(tenant)
+    with house.database.read() as db:
+        earlier = house.database.now(db) - timedelta(minutes=4)
+    change(house, Instance, other_id, ready_at=earlier)
+    assert value(scrape(house, tenant), "up", other_id) == 0
+    paused_id = house.instance(tenant)
+    change(house, Instance, paused_id, status="paused")
+    assert value(scrape(house, tenant), "up", paused_id) == 0
+
+
 def test_the_figures_of_an_instance_are_told(house: House) -> None:
     tenant = house.tenant()
     instance_id = house.instance(tenant, name="sales")
@@ -94,7 +110,7 @@ def test_the_figures_of_an_instance_are_told(house: House) -> None:
 def test_one_whose_cell_is_silent_is_not_up_and_uses_nothing_known(house: House) -> None:
     tenant = house.tenant()
     instance_id = house.instance(tenant)
-    assert value(scrape(house, tenant), "up", instance_id) == 0
+    assert value(scrape(house, tenant), "up", instance_id) is None
     tell(house, instance_id)
     house.pass_time(170)
     assert value(scrape(house, tenant), "up", instance_id) == 1

@@ -117,7 +117,13 @@ def test_it_is_disabled_and_enabled(house: House, tenant: Tenant) -> None:
         ({"target": {**WEBHOOK, "header_name": "a:b"}}, "/target/header_name"),
         ({"target": {**WEBHOOK, "bucket": "acme-audit"}}, "/target/bucket"),
         ({"target": {**S3, "endpoint": "https://10.0.0.1"}}, "/target/endpoint"),
-        ({"target": {**S3, "prefix": "../"}}, None),
+        ({"target": {**WEBHOOK, "url": "https://[8.8.8.8]/"}}, "/target/url"),
+        ({"target": {**WEBHOOK, "header_name": "Keep-Alive"}}, "/target/header_name"),
+        ({"target": {**S3, "prefix": "../"}}, "/target/prefix"),
+        ({"target": {**S3, "prefix": "a/./b/"}}, "/target/prefix"),
+        ({"target": {**S3, "prefix": "a//b/"}}, "/target/prefix"),
+        ({"target": {**S3, "prefix": "/a/"}}, "/target/prefix"),
+        ({"target": {**S3, "prefix": "a/.."}}, None),
         ({"target": {**S3, "bucket": "a/b"}}, "/target/bucket"),
         ({"target": {**S3, "region": "x.evil.example/"}}, "/target/region"),
         ({"format": "cef"}, "/format"),
@@ -129,7 +135,7 @@ def test_what_is_refused(
 ) -> None:
     answer = house.post(path(tenant), tenant.key, json={"target": WEBHOOK, **body})
     if pointer is None:
-        # Names of objects are no paths of files.
+        # With what follows it that is a name as good as any.
         assert answer.status_code == 201
         return
     is_problem(answer, 422)

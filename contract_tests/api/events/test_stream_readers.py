@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from sqlalchemy import delete
 from sqlalchemy.orm import Session
 
 from contract_tests.api.conftest import MakeHouse
@@ -20,6 +21,7 @@ from contract_tests.api.events.test_events import (
 )
 from contract_tests.api.harness import House
 from contract_tests.api.streams import Address, Stream, happen, served
+from handlers.events import events as handlers_events
 from handlers.events.events import PAGE
 from specserver import streaming
 from storage.events import events
@@ -49,6 +51,44 @@ def test_a_stream_has_the_kinds_that_its_patterns_ask_for(house: House, address:
         assert [each["id"] for each in again.begin().take(1)] == made
 
 
+def test_a_quiet_stream_goes_on_though_what_it_has_seen_is_kept_no_more(
+    house: House, address: Address
+) -> None:
+    """Neither because nothing happens, nor because what happens is of no concern to it."""
+    tenant = house.tenant()
+    instance_id = house.instance(tenant)
+    path = f"{of_org(tenant)}?types=backup.*"
+    with Stream(address, path, tenant.key) as stream:
+        begun = stream.begin().last
+    happen(house, tenant.org_id, instance_id)
+    with Stream(address, path, tenant.key, last=begun) as again:
+        again.begin().skip()
+        reached = again.last
+    with house.database.write() as db:
+        db.execute(delete(events.Event).where(events.Event.org_id == tenant.org_id))
+    with Stream(address, path, tenant.key, last=begun) as late:
+        assert late.status == 422, "what it has missed may have been of concern"
+    with Stream(address, of_org(tenant), tenant.key, last=reached) as whole:
+        whole.begin()
+        made = happen(house, tenant.org_id, instance_id)
+        assert [each["id"] for each in whole.take(1)] == made
+
+
+def test_a_stream_of_few_kinds_is_told_how_far_it_has_come(
+    house: House, address: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handlers_events, "TOLD_EVERY", 3)
+    tenant = house.tenant()
+    instance_id = house.instance(tenant)
+    with Stream(address, f"{of_org(tenant)}?types=backup.*", tenant.key) as stream:
+        begun = stream.begin().last
+        happen(house, tenant.org_id, instance_id, 7)
+        stream.skip()
+        assert stream.last is not None
+        assert begun is not None
+        assert stream.last > begun
+
+
 @pytest.mark.parametrize(
     ("query", "parameter", "code"),
     [
@@ -59,6 +99,8 @@ def test_a_stream_has_the_kinds_that_its_patterns_ask_for(house: House, address:
         ("types=%27%20OR%201%3D1", "types", "invalid"),
         ("after=evt_1", "after", "invalid"),
         ("after=evt_01ARZ3NDEKTSV4RRFFQ69G5FAV", "after", "event_unknown"),
+        ("after=evt_00000000000000009999999999", "after", "event_unknown"),
+        ("after=evt_0000000000ZZZZZZZZZZZZZZZZ", "after", "event_unknown"),
     ],
 )
 def test_what_is_no_pattern_and_no_event_is_refused(

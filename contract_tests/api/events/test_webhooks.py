@@ -74,7 +74,9 @@ def test_an_endpoint_is_registered_shown_changed_and_deleted(house: House) -> No
     ("body", "pointer", "said"),
     [
         ({"url": "http://example.com/"}, "/url", "must begin with https://"),
-        ({"url": "https://127.0.0.1/"}, "/url", "not public"),
+        ({"url": "https://127.0.0.1/"}, "/url", "the URL must have a public address"),
+        ({"url": "https://[8.8.8.8]/"}, "/url", "nothing but an IPv6 address in brackets"),
+        ({"url": "https://[2606:4700::1111.]/"}, "/url", "nothing but an IPv6 address"),
         ({"url": "https://0x7f.1/"}, "/url", "usual form"),
         ({"url": "https://u:p@example.com/"}, "/url", "must not have a user"),
         ({"events": ["instance.ready.v9"]}, "/events/0", "instance.ready.v1"),

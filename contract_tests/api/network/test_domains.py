@@ -102,6 +102,46 @@ def test_the_dns_says_whose_a_name_is(house: House, tenant: Tenant) -> None:
     assert house.cell.told(second["instance_id"])["domains"] == ["moves.example.com"]
 
 
+def told_of(house: House, tenant: Tenant) -> list[tuple[str, str, bool]]:
+    """Of each alert about domains its title, its severity and whether it is over."""
+    with house.database.write() as db:
+        take_turn(db, "alerts.evaluate")
+    house.settle()
+    listed = house.get(f"{tenant.path}/alerts", tenant.key, params={"kind": "domain_lost"})
+    found = listed.json()["items"]
+    return [(one["title"], one["severity"], one["resolved_at"] is not None) for one in found]
+
+
+def test_who_loses_a_domain_is_told(house: House, tenant: Tenant) -> None:
+    other = house.tenant("Other", plan="team")
+    instance_id, within = house.instance(tenant), house.instance(tenant)
+    first = add(house, tenant, instance_id, "lost.example.com")
+    second = add(house, other, house.instance(other), "lost.example.com")
+    third = add(house, tenant, within, "lost.example.com")
+    records = house.names.records
+
+    def leads_to(domain: dict[str, Any], owner: Tenant = tenant) -> None:
+        records["lost.example.com"] = domain["cname"]["target"]
+        assert verify(house, owner, domain)["status"] == "verified"
+
+    name = house.get(f"{tenant.path}/instances/{instance_id}", tenant.key).json()["name"]
+    title = f"lost.example.com no longer leads to {name}"
+    assert verify(house, tenant, first)["status"] == "failed"
+    leads_to(first)
+    assert told_of(house, tenant) == []
+    leads_to(second, other)
+    assert told_of(house, tenant) == [(title, "warning", False)]
+    assert told_of(house, other) == []
+    leads_to(first)
+    assert told_of(house, tenant) == [(title, "warning", True)]
+    # Within the organization somebody has moved it.
+    leads_to(third)
+    assert told_of(house, tenant)[0] == (title, "info", False)
+    one = f"{path(tenant, instance_id)}/{first['id']}"
+    assert house.request("DELETE", one, tenant.key).status_code == 204
+    assert told_of(house, tenant)[0] == (title, "info", True)
+
+
 def test_a_dns_that_fails_is_asked_again_and_then_said(house: House, tenant: Tenant) -> None:
     domain = add(house, tenant, house.instance(tenant), "slow.example.com")
     house.names.fails = True

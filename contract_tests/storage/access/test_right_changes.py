@@ -19,6 +19,7 @@ QUIET = {
     "organizations": {
         *("id", "name", "slug", "default_region", "plan", "allowed_email_domains"),
         *("closed_at", "created_at", "alert_emails", "alerts_mailed_at"),
+        "critical_alerts_mailed_at",
     },
     "project_members": {"id", "org_id", "created_at"},
     "role_assignments": {"id", "org_id", "created_by", "created_at"},

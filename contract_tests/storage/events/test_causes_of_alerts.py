@@ -117,6 +117,12 @@ def test_what_is_due_for_a_letter_is_taken_once(database: Database) -> None:
         assert alerts.orgs_with_mail_due(db, earlier, 9) == [first.id]
         assert alerts.orgs_with_mail_due(db, moment, 9) == sorted([first.id, second.id])
         assert alerts.orgs_with_mail_due(db, moment, 1) == sorted([first.id, second.id])[:1]
+        made[2].severity = "critical"
+        db.flush()
+        assert alerts.orgs_with_mail_due(db, earlier, 9) == sorted([first.id, second.id])
+        second.critical_alerts_mailed_at = moment
+        db.flush()
+        assert alerts.orgs_with_mail_due(db, earlier, 9) == [first.id]
         assert alerts.take_mail_due(db, first.id) == made[:2]
         assert alerts.take_mail_due(db, first.id) == []
         assert alerts.orgs_with_mail_due(db, moment, 9) == [second.id]

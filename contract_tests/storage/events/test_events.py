@@ -4,7 +4,7 @@ import threading
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import delete, select
 
 from contract_tests.storage import tenants
 from storage.access import projects, teams
@@ -86,6 +86,30 @@ def test_a_position_is_that_of_the_organizations_own_event(database: Database, o
         assert events.position(db, org_id, events.FIRST) == 0
         assert events.newest(db, org_id) == (1, ours)
         assert events.counts(db, [org_id, "org_none"]) == {org_id: 1}
+
+
+def test_a_place_is_good_until_an_event_after_it_is_kept_no_more(
+    database: Database, org_id: str
+) -> None:
+    made = [append(database, org_id) for _ in range(3)]
+    with database.read() as db:
+        assert events.place_after(0) == events.FIRST
+        assert [events.position(db, org_id, events.place_after(seq)) for seq in range(5)] == [
+            *(0, 1, 2, 3),
+            None,
+        ]
+        assert events.position(db, org_id, "evt_0000000000ZZZZZZZZZZZZZZZZ") is None
+        assert events.position(db, "org_none", events.place_after(1)) is None
+    with database.write() as db:
+        db.execute(delete(Event).where(Event.id == made[0]))
+    with database.read() as db:
+        assert events.position(db, org_id, events.place_after(1)) == 1
+    with database.write() as db:
+        db.execute(delete(Event))
+    with database.read() as db:
+        assert events.position(db, org_id, made[2]) is None
+        assert events.position(db, org_id, events.place_after(2)) is None
+        assert events.position(db, org_id, events.place_after(3)) == 3
 
 
 def test_events_are_those_of_one_instance_or_of_all(database: Database, org_id: str) -> None:

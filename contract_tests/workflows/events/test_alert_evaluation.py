@@ -157,7 +157,9 @@ IN_ORDER = {"issued_by": "acme", "status": "issued"}
         ({"days": 13.5}, "warning"),
         ({"days": 2.5}, "critical"),
         ({"days": -1}, "critical"),
-        ({"days": 20, **FAILED}, None),
+        ({"days": 20, **FAILED}, "info"),
+        ({"days": 80, **FAILED}, "info"),
+        ({"days": 90, **FAILED, "issued_by": "local"}, "warning"),
         ({"days": 13.5, **FAILED}, "warning"),
         ({"days": 2.5, **FAILED}, "critical"),
         # It is valid for six days in all.
@@ -209,6 +211,47 @@ def test_one_that_cannot_be_raised_holds_up_no_other(
     monkeypatch.setattr(alert_evaluation, "_held", failing)
     look(stage, "alerts.forecast")
     assert [one.instance_id for one in alerts(stage)] == [second.id]
+
+
+def test_a_rule_that_fails_holds_up_no_other_and_ends_nothing(stage: Stage) -> None:
+    instance = stage.instance("running")
+    measured(stage, instance, 1, connections_max=20)
+    measured(stage, instance, 0, connections_max=20)
+    look(stage)
+    is_open = [("connections_saturated", "critical", 1, False)]
+    assert seen(stage) == is_open
+
+    def failing(_db: Session, _now: datetime) -> Iterator[AlertFinding]:
+        raise ValueError("what it looks at is not as it must be")
+
+    def nothing(_db: Session, _now: datetime) -> Iterator[AlertFinding]:
+        return iter(())
+
+    rules = [AlertRule(CONNECTIONS, failing), AlertRule("storage_filling", nothing)]
+    with stage.database.write() as db:
+        raise_(db, db.get_one(Instance, instance.id), "storage_filling", "critical", "x", "y")
+    alert_evaluation.evaluate_all(stage.database, rules)
+    assert seen(stage) == [*is_open, ("storage_filling", "critical", 1, True)]
+
+
+def test_what_happens_again_while_a_rule_looks_is_not_over(stage: Stage) -> None:
+    instance = stage.instance("running")
+
+    def happens() -> None:
+        with stage.database.write() as db:
+            raise_(db, db.get_one(Instance, instance.id), CONNECTIONS, "warning", "{name}", "high")
+
+    def sees_nothing(_db: Session, _now: datetime) -> Iterator[AlertFinding]:
+        happens()
+        return iter(())
+
+    happens()
+    rule = AlertRule(CONNECTIONS, sees_nothing)
+    alert_evaluation.evaluate_rule(stage.database, rule)
+    assert seen(stage) == [(CONNECTIONS, "warning", 2, False)]
+    rule = AlertRule(CONNECTIONS, lambda _db, _now: iter(()))
+    alert_evaluation.evaluate_rule(stage.database, rule)
+    assert seen(stage) == [(CONNECTIONS, "warning", 2, True)]
 
 
 @pytest.mark.every_database

@@ -1,6 +1,7 @@
 """Who gets which alerts by email, when, and how often."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from sqlalchemy import select
@@ -10,6 +11,7 @@ from contract_tests.workflows.letters import Letters
 from contract_tests.workflows.stage import Stage
 from control.events import raise_, resolve
 from control.policy.alert_kinds import EMAIL_EVERY
+from control.workflows.events import alert_mail
 from storage.access import memberships, organizations, team_members, teams, users
 from storage.access.organizations import Organization
 from storage.database import now
@@ -111,6 +113,42 @@ def test_many_at_once_are_one_letter_and_more_wait_for_the_next(stage: Stage) ->
     assert text.count("- critical: ") == 20
     assert "and 9 more." in text
     assert sent(stage) == LEADS
+
+
+def test_what_is_critical_waits_behind_nothing_milder(stage: Stage) -> None:
+    change(stage, "warning")
+    fails(stage, stage.instance("running"), "warning")
+    assert mail(stage) == LEADS
+    fails(stage, stage.instance("running"), "warning")
+    assert mail(stage) == []
+    fails(stage, stage.instance("running"), "critical")
+    look(stage, "alerts.mail")
+    text = texts(stage)["owner@example.com"]
+    assert text.count("- critical: ") == text.count("- warning: ") == 1
+    assert sent(stage) == LEADS
+    # Yet a flood of critical ones is no flood of letters.
+    fails(stage, stage.instance("running"), "critical")
+    assert mail(stage) == []
+    later(stage)
+    assert mail(stage) == LEADS
+
+
+def test_an_organization_that_cannot_be_written_to_holds_up_no_other(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with stage.database.write() as db:
+        other = organizations.create(db, name="Other", slug="other", plan="free")
+        raise_(db, other, "quota_threshold", "critical", "{name}", "why", cause="seats")
+    fails(stage, stage.instance("running"))
+    send = alert_mail._send
+
+    def failing(db: Any, services: Any, org_id: str) -> None:
+        if org_id == other.id:
+            raise ValueError("it is not as it must be")
+        send(db, services, org_id)
+
+    monkeypatch.setattr(alert_mail, "_send", failing)
+    assert mail(stage) == LEADS
 
 
 def change(stage: Stage, choice: str) -> None:

@@ -17,12 +17,13 @@ from contract_tests.workflows.events.alerted import (
 from contract_tests.workflows.stage import Stage
 from control.events import publish, raise_
 from control.policy import quotas
-from control.policy.alert_kinds import KINDS
+from control.policy.alert_kinds import KINDS, SIGN_INS
 from storage import identifiers
 from storage.access import invites, organizations, projects, users
 from storage.access.api_keys import ApiKey
 from storage.data.backups import Backup
 from storage.database import now
+from storage.events.alerts import Alert
 from storage.instances.instances import Instance
 
 RAISED, RESOLVED = "alert.raised.v1", "alert.resolved.v1"
@@ -133,6 +134,27 @@ def test_the_alert_about_a_suspended_key_is_over_however_that_ends(
             first.suspended_at = None
     look(stage)
     assert [over for *_, over in seen(stage)] == [True, False]
+
+
+def test_one_that_happened_lately_is_not_over_with_an_acknowledged_one(stage: Stage) -> None:
+    def happens() -> None:
+        with stage.database.write() as db:
+            org = organizations.fetch(db, stage.org_id)
+            raise_(db, org, SIGN_INS, "warning", "so it is", "why", cause="usr_1")
+
+    happens()
+    with stage.database.write() as db:
+        db.get_one(Alert, alerts(stage)[0].id).acknowledge("usr_1", now(db))
+    quiet = KINDS[SIGN_INS].quiet_for
+    assert quiet is not None
+    stage.pass_time(quiet.total_seconds() - 60)
+    happens()
+    stage.pass_time(120)
+    look(stage)
+    assert [over for *_, over in seen(stage)][-1] is False
+    stage.pass_time(quiet.total_seconds())
+    look(stage)
+    assert [over for *_, over in seen(stage)] == [True, True]
 
 
 @pytest.mark.parametrize("kind", [name for name, kind in KINDS.items() if kind.quiet_for])

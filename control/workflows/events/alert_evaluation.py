@@ -1,6 +1,6 @@
 """Rules of alerts, evaluated again and again; and alerts that are over because all is quiet."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Final
 
@@ -32,9 +32,15 @@ _AT_ONCE: Final = 500
 @workflow("alerts.evaluate", deadline_s=120)
 def evaluate(op: Operation) -> None:
     """What people must know within minutes."""
-    for rule in OFTEN:
-        evaluate_rule(op.database, rule)
+    evaluate_all(op.database, OFTEN)
     _end_quiet(op.database)
+
+
+def evaluate_all(database: Database, rules: Iterable[AlertRule]) -> None:
+    """One that fails leaves its alerts as they are, and keeps no other from being evaluated."""
+    for rule in rules:
+        with isolated("", alert=rule.kind):
+            evaluate_rule(database, rule)
 
 
 def evaluate_rule(database: Database, rule: AlertRule) -> None:
@@ -81,12 +87,22 @@ def _is_known(db: Session, finding: AlertFinding, kind: str) -> bool:
     return alerts.is_open(db, finding.subject, kind, finding.cause, severities)
 
 
-def _resolve(database: Database, over: Iterable[Alert]) -> None:
+def _resolve(database: Database, over: Collection[Alert]) -> None:
+    """Those that are still as they were when it was looked; the record is held meanwhile."""
+    looked_at = {_state(one) for one in over}
     for alert in over:
         with isolated(_named(alert.subject), alert=alert.kind), database.write() as db:
             concerned = _held(db, alert.subject)
-            if concerned is not None:
+            if concerned is None:
+                continue
+            current = alerts.open_about(db, alert.subject, alert.kind, alert.cause)
+            # Another one, or another occurrence, is of after the look.
+            if looked_at.issuperset(map(_state, current)):
                 resolve(db, concerned, [alert.kind], cause=alert.cause)
+
+
+def _state(alert: Alert) -> tuple[str, int]:
+    return alert.id, alert.occurrences
 
 
 def _end_quiet(database: Database) -> None:

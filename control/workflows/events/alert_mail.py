@@ -1,7 +1,7 @@
 """Alerts by email: what is new and severe enough, in one letter to each who is to know.
 
 An organization gets letters no more often than every EMAIL_EVERY: what comes meanwhile is in the
-next one.
+next one. What is critical does not wait behind a letter in which nothing was.
 """
 
 from collections.abc import Collection, Sequence
@@ -11,9 +11,11 @@ from sqlalchemy.orm import Session
 
 from control.mail import letters
 from control.policy.alert_kinds import EMAIL_EVERY, is_emailed
+from control.policy.alert_thresholds import CRITICAL
 from control.services import Services
 from control.work import Operation, Schedule, workflow
 from control.workflows.access import mail
+from control.workflows.instances.fault_isolation import isolated
 from storage.access import memberships, organizations, team_members
 from storage.access.organizations import Organization
 from storage.access.teams import Team
@@ -33,7 +35,7 @@ def send(op: Operation) -> None:
     with op.database.read() as db:
         due = alerts.orgs_with_mail_due(db, now(db) - EMAIL_EVERY, _ORGS_AT_ONCE)
     for org_id in due:
-        with op.database.write() as db:
+        with isolated("", org_id=org_id), op.database.write() as db:
             _send(db, op.services, org_id)
 
 
@@ -44,6 +46,8 @@ def _send(db: Session, services: Services, org_id: str) -> None:
     if not wanted or org.status == "closed":
         return
     org.alerts_mailed_at = now(db)
+    if any(one.severity == CRITICAL for one in wanted):
+        org.critical_alerts_mailed_at = org.alerts_mailed_at
     for address, told in _by_recipient(db, org, wanted).items():
         listed = [(one.severity, one.title, one.reason) for one in told]
         base_url = services.settings.base_url

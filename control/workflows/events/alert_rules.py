@@ -14,6 +14,7 @@ from control.policy import quotas, storage_forecast
 from control.policy.alert_kinds import (
     CERTIFICATE,
     CONNECTIONS,
+    DOMAIN,
     QUOTA,
     STORAGE,
     SUSPENDED_KEY,
@@ -28,6 +29,7 @@ from control.policy.alert_thresholds import (
     SILENCE,
     USED,
     VALID,
+    WARNING,
     level,
     worst_of,
 )
@@ -156,6 +158,9 @@ def _certificates(db: Session, now: datetime) -> Iterator[AlertFinding]:
         left = sorted(((_days_valid(one, now), one) for one in of_one), key=lambda each: each[0])
         due = [one for days, one in left if level(VALID, days) not in (CLEAR, None)]
         days = left[0][0]
+        if not due and (failing := [one for _, one in left if one.has_failed]):
+            yield _failing(subject, failing)
+            continue
         title = f"a certificate of {{name}} expires {_in_days(days)}"
         yield AlertFinding(
             subject, level(VALID, days), title if days > 0 else _EXPIRED, _not_renewed(due)
@@ -165,13 +170,29 @@ def _certificates(db: Session, now: datetime) -> Iterator[AlertFinding]:
 _EXPIRED: Final = "a certificate of {name} has expired"
 
 
+def _failing(subject: AlertSubject, failing: list[DomainCertificate]) -> AlertFinding:
+    """Long before any of them expires; without the first one clients cannot verify the domain."""
+    missing = [one for one in failing if not one.is_by_acme]
+    if missing:
+        title = "a certificate of {name} cannot be issued"
+        return AlertFinding(subject, WARNING, title, _not_renewed(missing))
+    title = "a certificate of {name} cannot be renewed yet"
+    return AlertFinding(subject, INFO, title, _not_renewed(failing))
+
+
+def _lost_domains(db: Session, _now: datetime) -> Iterator[AlertFinding]:
+    """Who loses a domain raises the alert; here it is seen that one is over, however it ended."""
+    for subject, domain_id in alert_readings.unverified_domains(db):
+        yield AlertFinding(subject, None, cause=domain_id)
+
+
 def _days_valid(of: DomainCertificate, now: datetime) -> float:
     """Infinite where it is being taken care of: some are valid for less than a week altogether."""
     told = of.certificate
     if told["not_after"] is None:
         return math.inf
     days = (datetime.fromisoformat(told["not_after"]) - now).total_seconds() / _DAY_S
-    is_renewing = told["issued_by"] == "acme" and told["status"] != "failed"
+    is_renewing = of.is_by_acme and not of.has_failed
     return math.inf if is_renewing and days >= 1 else days
 
 
@@ -245,6 +266,7 @@ OFTEN: Final = (
     AlertRule(CONNECTIONS, _connections),
     AlertRule(QUOTA, _quotas),
     AlertRule(SUSPENDED_KEY, _suspended_keys),
+    AlertRule(DOMAIN, _lost_domains),
 )
 SELDOM: Final = (
     AlertRule(STORAGE, _storage, ends_unseen=False),

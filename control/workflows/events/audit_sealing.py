@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from control.work import Operation, Schedule, workflow
 from storage.database import Database
 from storage.errors import StateConflict
-from storage.events import audit_chain
+from storage.events import audit_chain, events, siem_deliveries
 
 EVERY_S: Final = 2
 _ORGS: Final = 1_000
@@ -35,7 +35,10 @@ def _seal(database: Database, org_id: str | None) -> int:
     """
     try:
         with database.write() as db:
-            return audit_chain.seal(db, org_id, _AT_ONCE)
+            sealed = audit_chain.seal(db, org_id, _AT_ONCE)
+            if sealed and org_id is not None and siem_deliveries.orgs_with_enabled(db, [org_id]):
+                events.wake_deliverers(db)
+            return sealed
     except (StateConflict, ValueError, TypeError, ArithmeticError) as error:
         _log.error("audit log not sealed", org_id=org_id, reason=str(error))
         return 0

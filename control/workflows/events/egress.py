@@ -13,7 +13,7 @@ from control.work import Operation, Schedule, workflow
 from control.workflows.catalogue.cells import cell_of, left_to_the_next_turn
 from storage import identifiers
 from storage.database import Database
-from storage.events import egress, siem_deliveries
+from storage.events import egress, events, siem_deliveries
 from storage.instances import instances
 
 EVERY_S: Final = 10
@@ -70,6 +70,7 @@ def record(
         with database.write() as db:
             room = max(KEPT_MAX - egress.waiting(db, org_id), 0)
             egress.append(db, org_id, some[:room])
+            events.wake_deliverers(db)
             if (over := len(some) - room) > 0:
                 egress.pass_over(db, org_id, over)
                 _log.warning("egress.not_kept", org_id=org_id, reports=over)

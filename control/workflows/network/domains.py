@@ -10,6 +10,8 @@ import structlog
 from sqlalchemy.orm import Session
 
 from control.cells.answer_checks import Answer, Observations
+from control.events import raise_
+from control.policy.alert_kinds import DOMAIN
 from control.work import Operation, workflow
 from control.work.shared_steps import step_for_all
 from control.workflows.instances.fault_isolation import isolated
@@ -18,7 +20,7 @@ from control.workflows.network.networks import tell_domains
 from storage.database import Database, now
 from storage.errors import RecordNotFound
 from storage.instances import instances
-from storage.instances.instances import GONE
+from storage.instances.instances import GONE, Instance
 from storage.network import domains
 from storage.network.domains import Domain
 
@@ -86,21 +88,30 @@ def _record(op: Operation, db: Session, asked: Looked) -> None:
     was_verified = domain.status == "verified"
     if reason is not None:
         domain.became_failed(reason, now(db))
+        if was_verified:
+            _tell_of_loss(db, instance, domain, "warning")
     else:
         other = domains.holder(db, domain.hostname)
         if other is not None and other.id != domain.id:
-            _take_from(db, other)
+            _take_from(db, other, "info" if other.org_id == domain.org_id else "warning")
         domain.became_verified(now(db))
     if was_verified != (domain.status == "verified"):
         tell_domains(db, instance)
 
 
-def _take_from(db: Session, other: Domain) -> None:
+def _take_from(db: Session, other: Domain, severity: str) -> None:
     """The DNS says that the name has moved on; whoever it led to before loses it."""
     moved = f"the CNAME record of {other.hostname} now points to another instance"
     other.became_failed(moved, now(db))
     db.flush()
-    tell_domains(db, instances.fetch(db, other.org_id, other.instance_id))
+    loser = instances.fetch(db, other.org_id, other.instance_id)
+    _tell_of_loss(db, loser, other, severity)
+    tell_domains(db, loser)
+
+
+def _tell_of_loss(db: Session, instance: Instance, domain: Domain, severity: str) -> None:
+    title, reason = f"{domain.hostname} no longer leads to {{name}}", str(domain.status_reason)
+    raise_(db, instance, DOMAIN, severity, title, reason, cause=domain.id)
 
 
 def _load(db: Session, args: Arguments, *, lock: bool = False) -> Domain | None:

@@ -6,7 +6,7 @@ from alembic import op
 from storage.columns import DatabaseClock
 
 revision = "202611301510"
-down_revision = "202611300800"
+down_revision = "202611301500"
 
 _GRANTED = ("memberships", "project_members", "role_assignments", "support_grants", "team_members")
 
