@@ -26,6 +26,9 @@ SENTENCES: Final = {
         "workload_identities.service_account_id, workload_identities.issuer,"
         " workload_identities.audience, workload_identities.subject"
     ): "the service account trusts this issuer, audience and subject already",
+    "scim_users.org_id, scim_users.user_name_key": "a user with this userName already exists",
+    "scim_users.org_id, scim_users.user_id": "the account is provisioned by another user already",
+    "scim_groups.org_id, scim_groups.name_key": "a group with this displayName already exists",
     "projects.org_id, projects.slug": "a project with this slug already exists",
     "domains.instance_id, domains.hostname": "the instance already has this domain",
     "migrations.instance_id": "a migration is being made into the instance",
@@ -50,6 +53,9 @@ CONSTRAINTS: Final = {
         "workload_identities.service_account_id, workload_identities.issuer,"
         " workload_identities.audience, workload_identities.subject"
     ),
+    "uq_scim_users_org_id_user_name_key": "scim_users.org_id, scim_users.user_name_key",
+    "pk_scim_users": "scim_users.org_id, scim_users.user_id",
+    "uq_scim_groups_org_id_name_key": "scim_groups.org_id, scim_groups.name_key",
     "uq_projects_org_id_slug": "projects.org_id, projects.slug",
     "ix_domains_instance_id_hostname": "domains.instance_id, domains.hostname",
     "ix_migrations_open": "migrations.instance_id",

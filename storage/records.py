@@ -51,6 +51,9 @@ from storage.roles.roles import CustomRole, RoleAssignment
 from storage.roles.service_accounts import ServiceAccount
 from storage.roles.support_grants import SupportGrant
 from storage.roles.workload_identities import WorkloadIdentity
+from storage.sso.scim_groups import GroupClaim, ScimGroup, ScimGroupMember
+from storage.sso.scim_tokens import ScimToken
+from storage.sso.scim_users import ScimUser
 from storage.work import Work
 
 __all__ = [
@@ -77,6 +80,7 @@ __all__ = [
     "EnterpriseOrg",
     "Event",
     "EventCount",
+    "GroupClaim",
     "Instance",
     "Invite",
     "KeyLeak",
@@ -100,6 +104,10 @@ __all__ = [
     "RightChange",
     "RoleAssignment",
     "Sample",
+    "ScimGroup",
+    "ScimGroupMember",
+    "ScimToken",
+    "ScimUser",
     "ServiceAccount",
     "SiemDelivery",
     "SupportGrant",

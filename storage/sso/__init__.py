@@ -1,0 +1,1 @@
+"""Owns the records of single sign-on and SCIM."""
