@@ -28,6 +28,8 @@ SENTENCES: Final = {
     ): "the service account trusts this issuer, audience and subject already",
     "projects.org_id, projects.slug": "a project with this slug already exists",
     "domains.instance_id, domains.hostname": "the instance already has this domain",
+    "sso_domains.org_id, sso_domains.domain": "the organization has claimed this domain already",
+    "sso_domains.domain": "the domain is verified by another organization",
     "migrations.instance_id": "a migration is being made into the instance",
     "instances.project_id, instances.name": "the project already has an instance with this name",
 }
@@ -52,6 +54,8 @@ CONSTRAINTS: Final = {
     ),
     "uq_projects_org_id_slug": "projects.org_id, projects.slug",
     "ix_domains_instance_id_hostname": "domains.instance_id, domains.hostname",
+    "ix_sso_domains_org_id_domain": "sso_domains.org_id, sso_domains.domain",
+    "ix_sso_domains_verified": "sso_domains.domain",
     "ix_migrations_open": "migrations.instance_id",
     "ix_instances_live_name": "instances.project_id, instances.name",
 }

@@ -51,6 +51,8 @@ from storage.roles.roles import CustomRole, RoleAssignment
 from storage.roles.service_accounts import ServiceAccount
 from storage.roles.support_grants import SupportGrant
 from storage.roles.workload_identities import WorkloadIdentity
+from storage.sso.device_logins import DeviceLogin
+from storage.sso.domains import SsoDomain
 from storage.work import Work
 
 __all__ = [
@@ -71,6 +73,7 @@ __all__ = [
     "CopyStatus",
     "CustomRole",
     "DeliveryLane",
+    "DeviceLogin",
     "Domain",
     "EgressCount",
     "EgressReport",
@@ -102,6 +105,7 @@ __all__ = [
     "Sample",
     "ServiceAccount",
     "SiemDelivery",
+    "SsoDomain",
     "SupportGrant",
     "Team",
     "TeamMember",

@@ -1,0 +1,1 @@
+"""Single sign-on: which identity provider signs in whom."""
