@@ -51,6 +51,8 @@ from storage.roles.roles import CustomRole, RoleAssignment
 from storage.roles.service_accounts import ServiceAccount
 from storage.roles.support_grants import SupportGrant
 from storage.roles.workload_identities import WorkloadIdentity
+from storage.sso.device_logins import DeviceLogin
+from storage.sso.domains import SsoDomain
 from storage.sso.scim_groups import GroupClaim, ScimGroup, ScimGroupMember
 from storage.sso.scim_tokens import ScimToken
 from storage.sso.scim_users import ScimUser
@@ -74,6 +76,7 @@ __all__ = [
     "CopyStatus",
     "CustomRole",
     "DeliveryLane",
+    "DeviceLogin",
     "Domain",
     "EgressCount",
     "EgressReport",
@@ -110,6 +113,7 @@ __all__ = [
     "ScimUser",
     "ServiceAccount",
     "SiemDelivery",
+    "SsoDomain",
     "SupportGrant",
     "Team",
     "TeamMember",

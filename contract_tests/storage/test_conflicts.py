@@ -12,6 +12,8 @@ OUR_OWN = {
     "ix_spans_open": "the database ends the one before it begins another",
     "uq_account_tokens_token_hash": "256 random bits",
     "uq_api_keys_token_hash": "256 random bits",
+    "uq_device_logins_device_code_hash": "256 random bits",
+    "uq_device_logins_user_code_hash": "34 random bits, of the few that wait",
     "uq_instances_host": "made of a new id",
     "uq_invites_token_hash": "256 random bits",
     "uq_project_members_project_id_user_id": "put while the organization is held",

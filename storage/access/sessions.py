@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Final
 
-from sqlalchemy import ColumnElement, ForeignKey, and_, or_, select, update
+from sqlalchemy import ColumnElement, ForeignKey, and_, false, or_, select, update
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import pages
@@ -30,6 +30,8 @@ class UserSession(Record):
     revoked_at: Mapped[datetime | None] = mapped_column(index=True)
     user_agent: Mapped[str | None]
     ip: Mapped[str | None]
+    # An owner's, by password or passkey, where single sign-on is enforced for their address.
+    is_break_glass: Mapped[bool] = mapped_column(default=False, server_default=false())
 
     def is_live(self, now: datetime) -> bool:
         return self.revoked_at is None and self.expires_at > now

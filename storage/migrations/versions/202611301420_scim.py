@@ -6,7 +6,7 @@ from alembic import op
 from storage.columns import DatabaseClock, Json, Timestamp
 
 revision = "202611301420"
-down_revision = "202611300800"
+down_revision = "202611301430"
 
 _KINDS = ("user", "api_key", "service_account", "system", "anonymous")
 # As in 202611300750: what rights follow from tells of its changes.
