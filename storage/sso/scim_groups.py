@@ -14,6 +14,7 @@ from sqlalchemy import (
     ForeignKeyConstraint,
     Index,
     UniqueConstraint,
+    and_,
     delete,
     func,
     or_,
@@ -31,7 +32,7 @@ from storage.errors import RecordNotFound
 from storage.json_rows import JsonArray, JsonObject
 from storage.lookups import by_key
 from storage.pages import Page
-from storage.sso.scim_users import folded
+from storage.sso.scim_users import ScimUser, folded
 
 ORG_ROLES: Final = ("admin", "developer", "member", "auditor")
 """What a group can give in the organization: nobody becomes an owner by one."""
@@ -166,6 +167,21 @@ def named(db: Session, org_id: str, names: Collection[str]) -> list[ScimGroup]:
 def pushed_members(db: Session, org_id: str, group_ids: Collection[str]) -> list[tuple[str, str]]:
     """Group and user, of those whom SCIM has put into these groups."""
     rows = select(ScimGroupMember.group_id, ScimGroupMember.user_id)
+    rows = rows.where(ScimGroupMember.org_id == org_id, ScimGroupMember.group_id.in_(group_ids))
+    return list(db.execute(rows.order_by(ScimGroupMember.user_id)).tuples())
+
+
+def named_members(
+    db: Session, org_id: str, group_ids: Collection[str]
+) -> list[tuple[str, str, str]]:
+    """As `pushed_members`, with the user names."""
+    rows = select(ScimGroupMember.group_id, ScimGroupMember.user_id, ScimUser.user_name)
+    rows = rows.join(
+        ScimUser,
+        and_(
+            ScimUser.org_id == ScimGroupMember.org_id, ScimUser.user_id == ScimGroupMember.user_id
+        ),
+    )
     rows = rows.where(ScimGroupMember.org_id == org_id, ScimGroupMember.group_id.in_(group_ids))
     return list(db.execute(rows.order_by(ScimGroupMember.user_id)).tuples())
 
