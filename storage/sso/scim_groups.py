@@ -14,7 +14,6 @@ from sqlalchemy import (
     ForeignKeyConstraint,
     Index,
     UniqueConstraint,
-    and_,
     delete,
     func,
     or_,
@@ -32,7 +31,7 @@ from storage.errors import RecordNotFound
 from storage.json_rows import JsonArray, JsonObject
 from storage.lookups import by_key
 from storage.pages import Page
-from storage.sso.scim_users import ScimUser, folded
+from storage.sso.scim_users import folded
 
 ORG_ROLES: Final = ("admin", "developer", "member", "auditor")
 """What a group can give in the organization: nobody becomes an owner by one."""
@@ -171,19 +170,11 @@ def pushed_members(db: Session, org_id: str, group_ids: Collection[str]) -> list
     return list(db.execute(rows.order_by(ScimGroupMember.user_id)).tuples())
 
 
-def named_members(
-    db: Session, org_id: str, group_ids: Collection[str]
-) -> list[tuple[str, str, str]]:
-    """As `pushed_members`, with the user names."""
-    rows = select(ScimGroupMember.group_id, ScimGroupMember.user_id, ScimUser.user_name)
-    rows = rows.join(
-        ScimUser,
-        and_(
-            ScimUser.org_id == ScimGroupMember.org_id, ScimUser.user_id == ScimGroupMember.user_id
-        ),
-    )
-    rows = rows.where(ScimGroupMember.org_id == org_id, ScimGroupMember.group_id.in_(group_ids))
-    return list(db.execute(rows.order_by(ScimGroupMember.user_id)).tuples())
+def of_pushed(db: Session, org_id: str, user_id: str) -> list[ScimGroup]:
+    """The groups that SCIM has put them into."""
+    rows = select(ScimGroup).join(ScimGroupMember, ScimGroupMember.group_id == ScimGroup.id)
+    rows = rows.where(ScimGroup.org_id == org_id, ScimGroupMember.user_id == user_id)
+    return list(db.scalars(rows))
 
 
 def pushed_groups(

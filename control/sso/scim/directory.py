@@ -175,10 +175,9 @@ class Directory(ScimStorage):
         if not _wants(asked, "members"):
             return [group_of(record) for record in records]
         ids = [record.id for record in records]
-        found: dict[str, dict[str, str]] = {group_id: {} for group_id in ids}
-        members = scim_groups.named_members(self._call.db, self._call.org.id, ids)
-        for group_id, user_id, user_name in members:
-            found[group_id][user_id] = user_name
+        found: dict[str, list[str]] = {group_id: [] for group_id in ids}
+        for group_id, user_id in scim_groups.pushed_members(self._call.db, self._call.org.id, ids):
+            found[group_id].append(user_id)
         return [group_of(record, found[record.id]) for record in records]
 
     # Changing.

@@ -14,7 +14,7 @@ from scim2_models.path import AttrPath, CompareOperator, Comparison, ValuePath
 _MEMBERS: Final = "members"
 _GROUP: Final = "urn:ietf:params:scim:schemas:core:2.0:group"
 _ID_LENGTH: Final = 100
-Operation = PatchOperation[Any]
+Operation = Any  # PatchOperation, which Python cannot name without a resource
 Op: Final = PatchOperation.Op
 
 

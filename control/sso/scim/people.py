@@ -19,7 +19,7 @@ from specserver import Conflict, Forbidden, Invalid
 from storage.access import memberships, users
 from storage.access.memberships import Membership
 from storage.access.users import User
-from storage.sso import domains, scim_users
+from storage.sso import domains, scim_groups, scim_users
 from storage.sso.scim_users import ScimUser
 
 NAME_LENGTH: Final = 100
@@ -96,6 +96,8 @@ def remove(call: ScimCall, record: ScimUser) -> None:
     member = memberships.find(call.db, call.org.id, record.user_id)
     ended = {} if member is None else _leave(call, record, member, keep=False)
     call.audit("scim_user.delete", record.user_id, ended)
+    for group in scim_groups.of_pushed(call.db, call.org.id, record.user_id):
+        group.touch(call.now)
     call.db.delete(record)
     call.db.flush()
 

@@ -5,7 +5,7 @@ What a provider sends beside these is ignored, as roles, passwords and entitleme
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Annotated, Any, Final
 
 from pydantic import Field, field_validator
@@ -113,7 +113,6 @@ class GroupMember(ComplexAttribute):
     ref: Annotated[Reference["User"] | None, Mutability.immutable] = Field(
         None, serialization_alias="$ref", validation_alias="$ref"
     )
-    display: Annotated[str | None, Mutability.read_only] = None
 
 
 class Group(Resource[Any]):
@@ -129,16 +128,15 @@ def _compared(binding: AttributeBinding, value: str) -> str:
     return unicodedata.normalize("NFC", value) if binding.case_exact else folded(value)
 
 
-def make_provider(documentation: str) -> ScimProvider:
+def make_provider() -> ScimProvider:
     """What is announced, and which liberties of providers are taken as they mean them.
 
     Entra ID removes members by their `value` without a filter, and replaces addresses that are not
     there yet; all send attributes of which nothing is kept.
     """
-    return ScimProvider(
+    provider = ScimProvider(
         models=[User, Group],
         config=ServiceProviderConfig(
-            documentation_uri=Reference(documentation),
             patch=Patch(supported=True),
             bulk=Bulk(
                 supported=True,
@@ -172,6 +170,16 @@ def make_provider(documentation: str) -> ScimProvider:
             comparison_key=_compared,
         ),
     )
+    _announce_active(provider)
+    return provider
+
+
+def _announce_active(provider: ScimProvider) -> None:
+    """It is always there, and cannot be removed; who creates a user without it means true."""
+    for schema in provider.schemas:
+        for attribute in schema.attributes or ():
+            if attribute.name == "active":
+                attribute.required = Required.true
 
 
 def user_of(
@@ -196,15 +204,14 @@ def user_of(
     )
 
 
-def group_of(record: ScimGroup, members: Mapping[str, str] | None = None) -> Group:
-    """`members` are user names by ids; None where nobody asked for them."""
+def group_of(record: ScimGroup, members: Iterable[str] = ()) -> Group:
+    """`members` are the ids of those in it; none where nobody asked for them."""
     return Group(
         id=record.id,
         external_id=record.external_id,
         display_name=record.display_name,
         members=[
-            GroupMember(value=user_id, ref=Reference(f"Users/{user_id}"), display=name)
-            for user_id, name in (members or {}).items()
+            GroupMember(value=user_id, ref=Reference(f"Users/{user_id}")) for user_id in members
         ]
         or None,
         meta=_meta("Group", record, str(record.version)),

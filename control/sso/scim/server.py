@@ -4,13 +4,14 @@ The protocol itself is that of scim2-server. Members of groups are changed here,
 changes of a group of thousands are read as sets, and not as thousands of resources.
 """
 
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from scim2_models import (
     PatchOp,
     Resource,
     ResourceType,
+    ResponseParameters,
     SCIMException,
 )
 from scim2_server.conditions import Conditions
@@ -23,18 +24,32 @@ from control.sso.scim import bodies, member_changes
 from control.sso.scim.call import ScimCall
 from control.sso.scim.directory import Directory
 from control.sso.scim.member_changes import Split
-from control.sso.scim.resources import group_of, make_provider
+from control.sso.scim.resources import User, group_of, make_provider
 
 
-@lru_cache(maxsize=4)
-def service_of(documentation: str) -> ScimService:
-    return ScimService(make_provider(documentation))
+@cache
+def service_of() -> ScimService:
+    """One for all requests: it keeps nothing of any."""
+    return Service(make_provider())
+
+
+class Service(ScimService):
+    def patch_response(
+        self,
+        base_url: str,
+        resource: Resource[Any],
+        response_parameters: ResponseParameters[Any],
+    ) -> ScimResponse:
+        """A user is returned, as Okta wants it; a group may be long, and is not (204)."""
+        if isinstance(resource, User):
+            return self.replacement_response(base_url, resource, response_parameters)
+        return super().patch_response(base_url, resource, response_parameters)
 
 
 def answer(call: ScimCall, *, base_url: str, path: str, query: dict[str, str]) -> ScimResponse:
     """What the protocol says to the request; an error of it is a response as well."""
     exchange = call.exchange
-    service = service_of(f"{base_url}/ServiceProviderConfig")
+    service = service_of()
     try:
         bodies.check_text(query.get("filter"))
         bodies.check_text(query.get("sortBy"))
@@ -60,7 +75,7 @@ class Server(ScimHandler):
         self,
         resource_type: ResourceType,
         resource_id: str,
-        patch_op: PatchOp[Any],
+        patch_op: "PatchOp[Any]",
         conditions: Conditions,
     ) -> Resource[Any]:
         if resource_type.name == "Group":
@@ -70,7 +85,7 @@ class Server(ScimHandler):
         return super().patch_resource(resource_type, resource_id, patch_op, conditions)
 
     def _patch_group(
-        self, group_id: str, patch_op: PatchOp[Any], found: Split, conditions: Conditions
+        self, group_id: str, patch_op: "PatchOp[Any]", found: Split, conditions: Conditions
     ) -> Resource[Any]:
         record = self.storage.group(group_id)
         group = group_of(record)
