@@ -28,6 +28,12 @@ SENTENCES: Final = {
     ): "the service account trusts this issuer, audience and subject already",
     "projects.org_id, projects.slug": "a project with this slug already exists",
     "domains.instance_id, domains.hostname": "the instance already has this domain",
+    "sso_connections.org_id, sso_connections.name": (
+        "an SSO connection with this name already exists"
+    ),
+    "sso_identities.connection_id, sso_identities.subject": (
+        "this person signs in for the first time, twice at the same moment; try again"
+    ),
     "migrations.instance_id": "a migration is being made into the instance",
     "instances.project_id, instances.name": "the project already has an instance with this name",
 }
@@ -52,6 +58,8 @@ CONSTRAINTS: Final = {
     ),
     "uq_projects_org_id_slug": "projects.org_id, projects.slug",
     "ix_domains_instance_id_hostname": "domains.instance_id, domains.hostname",
+    "uq_sso_connections_org_id_name": "sso_connections.org_id, sso_connections.name",
+    "pk_sso_identities": "sso_identities.connection_id, sso_identities.subject",
     "ix_migrations_open": "migrations.instance_id",
     "ix_instances_live_name": "instances.project_id, instances.name",
 }

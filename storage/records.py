@@ -51,6 +51,9 @@ from storage.roles.roles import CustomRole, RoleAssignment
 from storage.roles.service_accounts import ServiceAccount
 from storage.roles.support_grants import SupportGrant
 from storage.roles.workload_identities import WorkloadIdentity
+from storage.sso.connections import SsoConnection
+from storage.sso.identities import SsoIdentity
+from storage.sso.sign_ins import SsoSignIn
 from storage.work import Work
 
 __all__ = [
@@ -102,6 +105,9 @@ __all__ = [
     "Sample",
     "ServiceAccount",
     "SiemDelivery",
+    "SsoConnection",
+    "SsoIdentity",
+    "SsoSignIn",
     "SupportGrant",
     "Team",
     "TeamMember",

@@ -30,6 +30,9 @@ class UserSession(Record):
     revoked_at: Mapped[datetime | None] = mapped_column(index=True)
     user_agent: Mapped[str | None]
     ip: Mapped[str | None]
+    # Of one that began by single sign-on: the organization that it is held to, and by what.
+    sso_org_id: Mapped[str | None]
+    sso_connection_id: Mapped[str | None] = mapped_column(index=True)
 
     def is_live(self, now: datetime) -> bool:
         return self.revoked_at is None and self.expires_at > now
