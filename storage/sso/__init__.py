@@ -1,1 +1,1 @@
-"""Single sign-on: connections to identity providers, who comes by them, sign-ins in progress."""
+"""Single sign-on and SCIM: connections, who comes by them, domains, what providers push."""

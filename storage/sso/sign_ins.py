@@ -14,7 +14,6 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 from storage import tenancy
 from storage.columns import Owned, Record
 from storage.lookups import by_key, delete_some
-from storage.sso.connections import SsoConnection
 
 TTL_S: Final = 600
 PER_CONNECTION_MAX: Final = 1_000
