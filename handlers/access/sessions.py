@@ -13,8 +13,10 @@ from handlers.calls import SessionCall, SignedIn
 from specserver import Reply, Unauthenticated
 from storage import identifiers
 from storage.access import sessions, users
+from storage.access.organizations import Organization
 from storage.access.sessions import UserSession
 from storage.access.users import User
+from storage.sso.connections import SsoConnection
 
 Body = dict[str, Any]
 
@@ -32,14 +34,27 @@ def create(call: Call, body: Body) -> Reply:
     return opened(call, user, mfa_at=call.now if with_mfa else None, told=told)
 
 
-def opened(call: Call, user: User, *, mfa_at: datetime | None, told: Body) -> Reply:
-    """A new session of the user, with its token; `told` is for the audit log."""
+def opened(
+    call: Call,
+    user: User,
+    *,
+    mfa_at: datetime | None,
+    told: Body,
+    by: SsoConnection | None = None,
+    org: Organization | None = None,
+) -> Reply:
+    """A new session of the user, with its token; `told` is for the audit log.
+
+    One that was opened by a connection is held to the connection's organization, whose log tells.
+    """
     token = identity.new_session_token()
     session = _record(call, user, token, mfa_at)
+    if by is not None:
+        session.sso_org_id, session.sso_connection_id = by.org_id, by.id
     call.db.add(session)
     call.db.flush()
     sessions.revoke_surplus(call.db, session, call.now)
-    call.audit(target=session.id, detail=told)
+    call.audit(target=session.id, detail=told, org=org)
     answer = {**view(call, session, current=True), "token": token.secret}
     return Reply.created(answer, f"/v1/sessions/{session.id}")
 

@@ -1,0 +1,1 @@
+"""Single sign-on: connections to identity providers, and signing in by them."""
