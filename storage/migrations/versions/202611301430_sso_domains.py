@@ -68,7 +68,6 @@ def _create_device_logins() -> None:
         sa.Column("session_id", sa.String(), nullable=True),
         sa.Column("decision", sa.String(), nullable=True),
         sa.Column("expires_at", Timestamp(), nullable=False),
-        sa.Column("asked_at", Timestamp(), nullable=True),
         sa.Column("user_agent", sa.String(), nullable=True),
         sa.Column("ip", sa.String(), nullable=False),
         sa.Column("created_at", Timestamp(), nullable=False),

@@ -1,0 +1,1 @@
+"""Single sign-on: how people come in by the identity providers of organizations."""
