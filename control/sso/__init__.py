@@ -1,1 +1,1 @@
-"""Single sign-on: how people come in by the identity providers of organizations."""
+"""Single sign-on and SCIM: what identity providers say of people, and what follows from it."""

@@ -30,6 +30,9 @@ class UserSession(Record):
     revoked_at: Mapped[datetime | None] = mapped_column(index=True)
     user_agent: Mapped[str | None]
     ip: Mapped[str | None]
+    # Of one that began by single sign-on: the organization that it is held to, and by what.
+    sso_org_id: Mapped[str | None]
+    sso_connection_id: Mapped[str | None] = mapped_column(index=True)
     # An owner's, by password or passkey, where single sign-on is enforced for their address.
     is_break_glass: Mapped[bool] = mapped_column(default=False, server_default=false())
 

@@ -1,1 +1,1 @@
-"""Single sign-on: which identity provider signs in whom."""
+"""Single sign-on and SCIM: connections, who comes by them, domains, what providers push."""
