@@ -1,1 +1,1 @@
-"""Single sign-on: connections to identity providers, and signing in by them."""
+"""Single sign-on: connections, domains, and signing in by a provider."""

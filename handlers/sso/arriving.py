@@ -1,6 +1,6 @@
 """A verified identity becomes a session: of whichever protocol, it begins and is told alike."""
 
-from control.boundary import Call
+from control.boundary import Call, identity
 from control.sso import arrivals
 from control.sso.arrivals import Arrival, VerifiedIdentity
 from handlers.access import sessions
@@ -10,24 +10,23 @@ from storage.events import audit
 from storage.sso.connections import SsoConnection
 
 
-def signed_in(call: Call, connection: SsoConnection, identity: VerifiedIdentity) -> Reply:
+def signed_in(call: Call, connection: SsoConnection, verified: VerifiedIdentity) -> Reply:
     """A session of whoever that is, held to the connection's organization.
 
     The transaction has entered the organization (`connections.enter`, or `sign_ins.take`).
     """
-    arrival = arrivals.arrive(call.db, connection, identity, call.now)
+    arrival = arrivals.arrive(call.db, connection, verified, call.now)
     if arrival.member_role is not None:
         _tell_of_member(call, connection, arrival)
-    has_mfa = identity.has_mfa and connection.trusts_mfa
+    has_mfa = verified.has_mfa and connection.trusts_mfa
+    token = identity.new_session_token()
+    session = sessions.record(call, arrival.user, token, call.now if has_mfa else None)
+    session.sso_org_id, session.sso_connection_id = connection.org_id, connection.id
+    answer = sessions.begun(call, session, token)
     told = {"user_id": arrival.user.id, "connection_id": connection.id, "mfa": has_mfa}
-    return sessions.opened(
-        call,
-        arrival.user,
-        mfa_at=call.now if has_mfa else None,
-        told={**told, **arrival.told},
-        by=connection,
-        org=organizations.fetch(call.db, connection.org_id),
-    )
+    org = organizations.fetch(call.db, connection.org_id)
+    call.audit(target=session.id, detail={**told, **arrival.told}, org=org)
+    return answer
 
 
 def _tell_of_member(call: Call, connection: SsoConnection, arrival: Arrival) -> None:
