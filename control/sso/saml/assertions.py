@@ -192,7 +192,10 @@ def _read(
     if kind == _TRANSIENT or not _is_text(named, _SUBJECT_MAX):
         raise SamlRefused("name_id_refused")
     told = _attributes(assertion)
-    email = _first(told, mapping, "email") or (named if kind == _EMAIL or "@" in named else "")
+    email = _first(told, mapping, "email")
+    # Where the mapping names an attribute, nothing else is an address.
+    if not email and not mapping.get("email") and (kind == _EMAIL or "@" in named):
+        email = named
     if not email:
         raise SamlRefused("attribute_missing")
     return AssertedIdentity(

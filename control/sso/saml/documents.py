@@ -21,7 +21,9 @@ METADATA_BYTES_MAX: Final = 512 << 10
 DEPTH_MAX: Final = 40
 ELEMENTS_MAX: Final = 10_000
 ATTRIBUTES_MAX: Final = 40
-"""Of one element; namespaces that it declares are bounded alike."""
+"""Of one element."""
+NAMESPACES_MAX: Final = 500
+"""Declarations in all: each is carried along wherever an element is written anew."""
 
 Element = etree._Element  # noqa: SLF001 -- lxml's only name for the type
 
@@ -46,6 +48,8 @@ def read(xml: bytes, bytes_max: int = RESPONSE_BYTES_MAX) -> Element:
     for mark, name in (("<!DOCTYPE", "a DTD"), ("<!ENTITY", "entities"), ("\0", "a NUL")):
         if mark in text:
             raise DocumentRefused(f"must not have {name}")
+    if text.count("xmlns") > NAMESPACES_MAX:
+        raise DocumentTooLarge(f"must have at most {NAMESPACES_MAX} declarations of namespaces")
     try:
         # What the declaration says of an encoding is overruled: a reader that believed it would
         # read another text.
