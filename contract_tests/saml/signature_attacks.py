@@ -49,7 +49,7 @@ def unsigned() -> Made:
     yield "the assertion's signature at the response too", xml(root), "signature_refused"
     root = response(signed_assertion(), signer=OTHER)
     yield "response signed by another key", xml(root), "signature_wrong"
-    root = _both()
+    root = response(signed_assertion(), signer=SIGNER)
     root.set("InResponseTo", REQUEST)
     root.set("IssueInstant", at(NOW + timedelta(days=1)))
     yield "signed response changed", xml(root), "signature_wrong"

@@ -8,6 +8,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from lxml import etree
 
 from contract_tests.saml import attacks, provider
+from contract_tests.saml.attack_parts import Attack
 from contract_tests.saml.provider import ADA, NOW, OTHER, SIGNER, Signer, expected, trust, xml
 from control.sso.saml import refusals, responses
 from control.sso.saml.assertions import AssertedIdentity
@@ -40,7 +41,7 @@ def test_a_response_says_who_comes() -> None:
 @pytest.mark.parametrize(
     "attack", ATTACKS, ids=[f"{number} {one.name}" for number, one in enumerate(ATTACKS)]
 )
-def test_an_attack_is_refused_for_what_it_is(attack: attacks.Attack) -> None:
+def test_an_attack_is_refused_for_what_it_is(attack: Attack) -> None:
     assert refused(attack.xml) in attack.reasons
     assert attack.reasons <= refusals.REASONS.keys()
 

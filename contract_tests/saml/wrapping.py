@@ -1,4 +1,4 @@
-"""Signature wrapping: what the provider signed for Ada is there, and so is what it never said of Eve.
+"""Signature wrapping: what the provider signed for Ada is there, and so is what it never did.
 
 By the numbers of Somorovsky and others, "On Breaking SAML: Be Whoever You Want to Be" (USENIX
 Security 2012), with an ID that is new, the same, or none; and where else readers disagree.

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Final
 
-from sqlalchemy import ColumnElement, ForeignKey, and_, or_, select, update
+from sqlalchemy import ColumnElement, ForeignKey, and_, false, or_, select, update
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import pages
@@ -30,6 +30,11 @@ class UserSession(Record):
     revoked_at: Mapped[datetime | None] = mapped_column(index=True)
     user_agent: Mapped[str | None]
     ip: Mapped[str | None]
+    # Of one that began by single sign-on: the organization that it is held to, and by what.
+    sso_org_id: Mapped[str | None]
+    sso_connection_id: Mapped[str | None] = mapped_column(index=True)
+    # An owner's, by password or passkey, where single sign-on is enforced for their address.
+    is_break_glass: Mapped[bool] = mapped_column(default=False, server_default=false())
 
     def is_live(self, now: datetime) -> bool:
         return self.revoked_at is None and self.expires_at > now
