@@ -7,6 +7,8 @@ that they share with the owner, which accounts are used there.
 
 Codes: one count for each user, as whoever guesses at them knows the password and can be anywhere.
 
+Where the domain of the address enforces single sign-on, nothing is looked at, and nothing counted.
+
 Tokens of letters: one count for each, as each is good for as many passwords as are refused.
 
 A live session is counted by itself, and guesses nothing of its user's: at passwords any, at codes
@@ -23,6 +25,7 @@ from control.boundary.callers import Caller
 from control.boundary.rates import VERDICT, Verdict
 from control.boundary.rules import Rule
 from control.services import Services
+from control.sso import enforcement
 from control.workflows.events import refused_sign_ins
 from specserver import Exchange, TooManyRequests, Unauthenticated
 from storage.access import sessions, users
@@ -51,6 +54,9 @@ def charge(
     with_code = rule.code in body
     if not (with_password or with_code):
         return
+    if with_password and caller is None and not body.get("break_glass"):
+        with services.database.read() as db:
+            enforcement.refuse_other_ways(db, str(body["email"]), services.settings.base_url)
     attempt = _Attempt(exchange, rule, caller, ip, services)
     if with_password:
         attempt.charge_password()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from control.boundary.callers import NOT_FOUND, Caller
 from control.policy.org_policy import is_too_old
 from control.policy.rights import Located
+from control.sso import demands
 from specserver import Forbidden, NotFound
 from storage.access.organizations import Organization
 
@@ -35,6 +36,7 @@ def authorize(rule: "Rule", caller: Caller, org: Organization | None, now: datet
 
 def _hold_to_policy(caller: Caller, org: Organization, now: datetime) -> None:
     """What the organization asks of those who act in it holds from the next request on."""
+    demands.refuse_barred(caller, org)
     session, key = caller.session, caller.key
     if session is not None and is_too_old(session.created_at, org.session_max_age_s, now):
         raise Forbidden(

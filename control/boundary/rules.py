@@ -10,7 +10,7 @@ from control.policy.permissions import ALL, TEAM
 from specserver import Operation
 
 METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
-RATES: Final = ("default", "unauthenticated", "authentication", "reveal")
+RATES: Final = ("default", "unauthenticated", "authentication", "discovery", "device", "reveal")
 # The document's security schemes, and the kind of caller each lets in.
 SCHEMES: Final = {"api_key": "api_key", "dev_user": "session"}
 
@@ -71,7 +71,7 @@ class Rule:
     @property
     def sensitive(self) -> bool:
         """What it answers is for the session that asked, and for no other of the same person."""
-        return self.assurance != "none" or self.rate in ("authentication", "reveal")
+        return self.assurance != "none" or self.rate in ("authentication", "device", "reveal")
 
     @property
     def brief(self) -> bool:

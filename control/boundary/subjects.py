@@ -29,6 +29,7 @@ from storage.events import alerts, siem_deliveries, webhook_deliveries, webhook_
 from storage.instances import approvals, instances
 from storage.network import domains
 from storage.roles import roles, service_accounts, support_grants, workload_identities
+from storage.sso import domains as sso_domains
 
 if TYPE_CHECKING:  # a call has a rule, and a rule its subjects
     from control.boundary.call import Call
@@ -123,6 +124,12 @@ def _domain(call: "Call", found: Records, domain_id: str, *, lock: bool) -> doma
     return domains.fetch(call.db, found["instance"], domain_id, lock=lock)
 
 
+def _sso_domain(
+    call: "Call", _found: Records, domain_id: str, *, lock: bool
+) -> sso_domains.SsoDomain:
+    return sso_domains.fetch(call.db, _org_id(call), domain_id, lock=lock)
+
+
 def _backup(call: "Call", found: Records, backup_id: str, *, lock: bool) -> backups.Backup:
     return backups.fetch(call.db, found["instance"], backup_id, lock=lock)
 
@@ -212,6 +219,7 @@ KINDS: Final[Mapping[str, RecordKind]] = {
     "project": RecordKind(ORG, _project, shown_by="projects:read"),
     "instance": RecordKind(ORG, _instance, shown_by="instances:read"),
     "domain": RecordKind("instance", _domain),
+    "sso_domain": RecordKind(ORG, _sso_domain),
     "backup": RecordKind("instance", _backup),
     "restore": RecordKind("instance", _restore),
     "migration": RecordKind("instance", _migration),

@@ -21,7 +21,7 @@ from storage.events import (
 )
 from storage.instances import approvals, changes, one_time_urls
 from storage.roles import support_grants
-from storage.sso import sign_ins
+from storage.sso import device_logins, sign_ins
 
 KEEP_FINISHED_WORK: Final = timedelta(days=1)
 KEEP_ENDED_SESSIONS: Final = timedelta(days=30)
@@ -49,6 +49,8 @@ def clean(op: Operation) -> None:
     settings = op.services.settings
     _forget(op, replays.forget_expired, timedelta())
     _in_batches(op, lambda db: replays.forget_surplus(db, REPLAYS_MAX, _AT_ONCE))
+    # Before the sessions that they name.
+    _forget(op, device_logins.forget_expired, timedelta())
     _forget(op, sessions.forget_ended, KEEP_ENDED_SESSIONS)
     _forget(op, account_tokens.forget_old, KEEP_ACCOUNT_TOKENS)
     _forget(op, api_keys.forget_of_jobs, KEEP_KEYS_OF_JOBS)

@@ -9,6 +9,7 @@ from control.boundary.call import refuse_closed
 from control.policy.alert_kinds import OWNER_ADDED
 from control.policy.org_policy import allows_address
 from control.policy.plans import PLANS
+from control.sso import demands
 from specserver import Conflict, Forbidden, PaymentRequired
 from storage.access import api_keys, invites, memberships, organizations
 from storage.access.invites import Invite
@@ -24,6 +25,8 @@ def join(call: Call, invite: Invite, user: User) -> Organization:
             code="wrong_email",
         )
     org = check_open(call, invite)
+    session = call.caller.session if call.caller else None
+    demands.refuse_joining(org, user, session, call.services.settings.base_url)
     if memberships.find(call.db, org.id, user.id) is not None:
         raise Conflict("you are a member of this organization already", code="already_member")
     memberships.create(call.db, org.id, user.id, invite.role)
