@@ -20,7 +20,7 @@ from lxml import etree
 from control.sso.saml import service_provider
 from control.sso.saml.assertions import Expected
 from control.sso.saml.documents import DS, EXC_C14N, SAML, SAMLP, Element, tag
-from control.sso.saml.metadata import SamlSettings
+from control.sso.saml.known import SamlSettings
 from control.sso.saml.responses import Trust
 
 NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)

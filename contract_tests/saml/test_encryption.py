@@ -11,7 +11,7 @@ from lxml import etree
 
 from contract_tests.saml import attack_parts, provider, sealing
 from contract_tests.saml.provider import ADA, NOW, expected, trust, xml
-from control.sso.saml import responses, service_provider
+from control.sso.saml import own_metadata, responses, service_provider
 from control.sso.saml.documents import SAML, XENC, XENC11, Element, tag
 from control.sso.saml.refusals import SamlRefused
 
@@ -141,7 +141,7 @@ def test_each_changed_byte_is_refused() -> None:
 
 def test_keys_are_shown_nowhere() -> None:
     assert repr(PAIR) == "KeyPair()"
-    shown = service_provider.metadata_xml(
+    shown = own_metadata.metadata_xml(
         provider.SP, PAIR.certificate, signs_requests=True, wants_encrypted=True
     )
     assert b"PRIVATE" not in shown

@@ -13,9 +13,10 @@ from lxml import etree
 
 from contract_tests.saml import provider
 from contract_tests.saml.provider import ISSUER, NOW, OTHER, SIGNER, SP, SSO_URL, Signer
-from control.sso.saml import metadata, requests, service_provider
+from control.sso.saml import metadata, own_metadata, requests, service_provider
 from control.sso.saml.documents import DS, METADATA, SAML, SAMLP, tag
-from control.sso.saml.metadata import MetadataRefused, SamlSettings
+from control.sso.saml.known import SamlSettings
+from control.sso.saml.metadata import MetadataRefused
 
 PAIR = service_provider.new_key_pair("ssoc_01JD7QK3V8Y2M4N6P8R0S2T4V6", NOW)
 
@@ -81,7 +82,7 @@ def test_our_own_metadata_is_not_taken_for_a_providers() -> None:
 
 def ours(**said: Any) -> bytes:
     told = {"signs_requests": True, "wants_encrypted": False, **said}
-    return service_provider.metadata_xml(SP, PAIR.certificate, **told)
+    return own_metadata.metadata_xml(SP, PAIR.certificate, **told)
 
 
 def test_ours_says_where_responses_go_and_what_signs() -> None:

@@ -50,9 +50,7 @@ class SsoDomain(Owned, Record):
     domain: Mapped[str]
     txt_value: Mapped[str]
     # The connection that its addresses sign in with; None: none yet.
-    connection_id: Mapped[str | None] = mapped_column(
-        ForeignKey("sso_connections.id"), index=True
-    )
+    connection_id: Mapped[str | None] = mapped_column(ForeignKey("sso_connections.id"), index=True)
     is_enforced: Mapped[bool] = mapped_column(default=False, server_default=false())
     status: Mapped[str] = mapped_column(default="pending")
     status_reason: Mapped[str | None]

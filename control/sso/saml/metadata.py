@@ -6,22 +6,17 @@ trustworthy than either, so a signature in it is not looked at.
 
 import base64
 import binascii
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from datetime import datetime
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from control.sso.saml import documents
 from control.sso.saml.documents import DS, METADATA, SAMLP, DocumentRefused, Element, children, tag
+from control.sso.saml.known import REDIRECT, SamlSettings, subject
 
-REDIRECT: Final = "urn:oasis:names:tc:SAML:2.0:bindings:HTTP-Redirect"
-POST: Final = "urn:oasis:names:tc:SAML:2.0:bindings:HTTP-POST"
 CERTIFICATES_MAX: Final = 10
 _ENTITIES_MAX: Final = 1
 _RSA_BITS: Final = range(2_048, 8_193)
@@ -34,46 +29,6 @@ class MetadataRefused(ValueError):  # noqa: N818 -- a fact about a document
     """No connection can be made of it; the message follows "the metadata" and says what to do."""
 
 
-@dataclass(frozen=True)
-class SamlSettings:
-    """`certificates` are PEM, those that are still to begin and those that have ended included.
-
-    `sso_url` takes the redirect binding. `signs_requests`: the provider wants requests signed.
-    """
-
-    entity_id: str
-    sso_url: str
-    certificates: tuple[str, ...]
-    signs_requests: bool = False
-    valid_until: str | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        return {**asdict(self), "certificates": list(self.certificates)}
-
-    @classmethod
-    def of_json(cls, told: Mapping[str, Any]) -> "SamlSettings":
-        return cls(
-            entity_id=told["entity_id"],
-            sso_url=told["sso_url"],
-            certificates=tuple(told["certificates"]),
-            signs_requests=told.get("signs_requests", False),
-            valid_until=told.get("valid_until"),
-        )
-
-    def loaded(self) -> list[x509.Certificate]:
-        return [x509.load_pem_x509_certificate(each.encode()) for each in self.certificates]
-
-
-@dataclass(frozen=True)
-class CertificateFacts:
-    """What an administrator compares with what the provider shows."""
-
-    sha256: str
-    subject: str
-    not_before: datetime
-    not_after: datetime
-
-
 def parse(xml: bytes, *, allows_http: bool = False) -> SamlSettings:
     """Raises MetadataRefused. `allows_http`: a development server's URL may be without TLS."""
     try:
@@ -81,15 +36,6 @@ def parse(xml: bytes, *, allows_http: bool = False) -> SamlSettings:
         return _settings(_entity(root), allows_http=allows_http)
     except DocumentRefused as refused:
         raise MetadataRefused(str(refused)) from None
-
-
-def certificate_facts(certificate: x509.Certificate) -> CertificateFacts:
-    return CertificateFacts(
-        sha256=certificate.fingerprint(SHA256()).hex(),
-        subject=_subject(certificate),
-        not_before=certificate.not_valid_before_utc,
-        not_after=certificate.not_valid_after_utc,
-    )
 
 
 def _settings(entity: Element, *, allows_http: bool) -> SamlSettings:
@@ -189,7 +135,7 @@ def _pem(text: str) -> str:
         der = base64.b64decode("".join(text.split()), validate=True)
         certificate = x509.load_der_x509_certificate(der)
         key = certificate.public_key()
-        _ = certificate.not_valid_after_utc, _subject(certificate)
+        _ = certificate.not_valid_after_utc, subject(certificate)
     except (binascii.Error, ValueError, TypeError) as error:
         raise MetadataRefused("has a certificate that cannot be read") from error
     except Exception as error:
@@ -204,7 +150,3 @@ def _pem(text: str) -> str:
             " to 8192 bits, or ECDSA on P-256, P-384 or P-521"
         )
     return certificate.public_bytes(Encoding.PEM).decode()
-
-
-def _subject(certificate: x509.Certificate) -> str:
-    return "".join(c for c in certificate.subject.rfc4514_string() if c.isprintable())[:200]

@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from lxml import etree
 
-from control.sso.saml import metadata
+from control.sso.saml import known
 from control.sso.saml.documents import SAML, SAMLP, tag
-from control.sso.saml.metadata import SamlSettings
+from control.sso.saml.known import SamlSettings
 from control.sso.saml.service_provider import ServiceProvider
 
 _SIGNED_BY: Final = "http://www.w3.org/2001/04/xmldsig-more#rsa-sha256"
@@ -57,7 +57,7 @@ def _request(
         ("Version", "2.0"),
         ("IssueInstant", now.strftime("%Y-%m-%dT%H:%M:%SZ")),
         ("Destination", settings.sso_url),
-        ("ProtocolBinding", metadata.POST),
+        ("ProtocolBinding", known.POST),
         ("AssertionConsumerServiceURL", provider.acs_url),
     ):
         root.set(name, value)

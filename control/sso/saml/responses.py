@@ -25,7 +25,7 @@ from control.sso.saml.documents import (
     child,
     tag,
 )
-from control.sso.saml.metadata import SamlSettings
+from control.sso.saml.known import SamlSettings
 from control.sso.saml.refusals import SamlRefused
 
 _SUCCESS: Final = "urn:oasis:names:tc:SAML:2.0:status:Success"

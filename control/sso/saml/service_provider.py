@@ -1,10 +1,9 @@
-"""What this service is to an identity provider: its name, its address, its key, its metadata.
+"""What this service is to an identity provider: its name, its address, its key.
 
 Each connection has an entity ID of its own, so that what is signed for one says nothing to
 another, and a key of its own.
 """
 
-import base64
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -13,12 +12,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
-from lxml import etree
 
-from control.sso.saml import metadata
-from control.sso.saml.documents import DS, METADATA, SAMLP, Element, tag
-
-METADATA_MEDIA_TYPE: Final = "application/samlmetadata+xml"
 _KEY_BITS: Final = 2_048
 # What providers do with the time of a certificate differs; the key is as old as its connection.
 _CERTIFICATE_YEARS: Final = 20
@@ -78,41 +72,3 @@ def new_key_pair(connection_id: str, now: datetime) -> KeyPair:
     )
     public = certificate.public_bytes(serialization.Encoding.PEM)
     return KeyPair(private.decode(), public.decode())
-
-
-def metadata_xml(
-    provider: ServiceProvider, certificate: str, *, signs_requests: bool, wants_encrypted: bool
-) -> bytes:
-    """For the identity provider. Whoever finds a key for encryption in it encrypts with it."""
-    root = etree.Element(tag(METADATA, "EntityDescriptor"), nsmap={"md": METADATA, "ds": DS})
-    root.set("entityID", provider.entity_id)
-    role = etree.SubElement(root, tag(METADATA, "SPSSODescriptor"))
-    role.set("protocolSupportEnumeration", SAMLP)
-    role.set("AuthnRequestsSigned", "true" if signs_requests else "false")
-    role.set("WantAssertionsSigned", "true")
-    _add_key(role, certificate, "signing")
-    if wants_encrypted:
-        key = _add_key(role, certificate, "encryption")
-        for algorithm in (
-            "http://www.w3.org/2009/xmlenc11#aes256-gcm",
-            "http://www.w3.org/2001/04/xmlenc#rsa-oaep-mgf1p",
-        ):
-            etree.SubElement(key, tag(METADATA, "EncryptionMethod")).set("Algorithm", algorithm)
-    place = etree.SubElement(role, tag(METADATA, "AssertionConsumerService"))
-    place.set("Binding", metadata.POST)
-    place.set("Location", provider.acs_url)
-    place.set("index", "0")
-    place.set("isDefault", "true")
-    return etree.tostring(root, xml_declaration=True, encoding="UTF-8", pretty_print=True)
-
-
-def _add_key(role: Element, certificate: str, use: str) -> Element:
-    der = x509.load_pem_x509_certificate(certificate.encode()).public_bytes(
-        serialization.Encoding.DER
-    )
-    key = etree.SubElement(role, tag(METADATA, "KeyDescriptor"))
-    key.set("use", use)
-    info = etree.SubElement(key, tag(DS, "KeyInfo"))
-    data = etree.SubElement(info, tag(DS, "X509Data"))
-    etree.SubElement(data, tag(DS, "X509Certificate")).text = base64.b64encode(der).decode()
-    return key
