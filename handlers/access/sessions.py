@@ -72,6 +72,7 @@ def list_(call: SessionCall, limit: int, cursor: str | None = None) -> Body:
         call.db,
         call.caller.user.id,
         now=call.now,
+        held_to=call.caller.held_to,
         limit=limit,
         after=paging.after(call, cursor),
     )
