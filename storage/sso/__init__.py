@@ -1,1 +1,1 @@
-"""Owns the records of single sign-on and SCIM."""
+"""Single sign-on and SCIM: connections, who comes by them, domains, what providers push."""

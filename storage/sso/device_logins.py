@@ -7,12 +7,13 @@ whoever is signed in types into a page; with the long one it fetches its session
 from datetime import datetime
 from typing import Final
 
-from sqlalchemy import ForeignKey, func, select
+from sqlalchemy import ForeignKey, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
+from storage.access.sessions import UserSession
 from storage.columns import Record, one_of
 from storage.errors import RecordNotFound
-from storage.lookups import delete_some
+from storage.lookups import by_key, delete_some
 
 DECISIONS: Final = ("approved", "denied")
 
@@ -29,13 +30,12 @@ class DeviceLogin(Record):
     session_id: Mapped[str | None] = mapped_column(ForeignKey("sessions.id"), index=True)
     decision: Mapped[str | None]
     expires_at: Mapped[datetime] = mapped_column(index=True)
-    # When the program last asked whether it was let in.
-    asked_at: Mapped[datetime | None]
+    # Of the program, for whoever decides.
     user_agent: Mapped[str | None]
     ip: Mapped[str]
 
-    def decide(self, session_id: str, *, is_approved: bool) -> None:
-        self.session_id, self.decision = session_id, "approved" if is_approved else "denied"
+    def decide(self, session: UserSession, decision: str) -> None:
+        self.session_id, self.decision = session.id, decision
 
 
 def create(db: Session, made: DeviceLogin) -> DeviceLogin:
@@ -54,17 +54,19 @@ def waiting(db: Session, user_code_hash: str, now: datetime) -> DeviceLogin:
     return found
 
 
-def by_device_code(db: Session, device_code_hash: str) -> DeviceLogin | None:
-    """Of whatever state, held until the commit."""
+def by_device_code(db: Session, device_code_hash: str) -> DeviceLogin:
+    """Of whatever state, held until the commit; it is gone once its session was fetched."""
     rows = select(DeviceLogin).where(DeviceLogin.device_code_hash == device_code_hash)
-    return db.scalars(rows.with_for_update()).one_or_none()
+    found = db.scalars(rows.with_for_update()).one_or_none()
+    if found is None:
+        raise RecordNotFound("there is no such device login, or its session was fetched already")
+    return found
 
 
-def count_waiting(db: Session, ip: str, now: datetime) -> int:
-    """Those from this address that nobody has decided yet."""
-    rows = select(func.count()).select_from(DeviceLogin).where(DeviceLogin.ip == ip)
-    rows = rows.where(DeviceLogin.decision.is_(None), DeviceLogin.expires_at > now)
-    return db.scalars(rows).one()
+def approver(db: Session, login: DeviceLogin, now: datetime) -> UserSession | None:
+    """The session that let it in, if it is still open."""
+    session = by_key(db, UserSession, login.session_id) if login.session_id else None
+    return session if session is not None and session.is_live(now) else None
 
 
 def forget_expired(db: Session, before: datetime, limit: int) -> int:

@@ -8,11 +8,15 @@ from sqlalchemy import ForeignKey, Index, false, func, or_, select, text
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import pages, tenancy
+from storage.access.memberships import Membership
 from storage.access.organizations import Organization
+from storage.access.users import User
 from storage.columns import Owned, Record, one_of
 from storage.errors import RecordNotFound, StateConflict
 from storage.lookups import by_key
 from storage.pages import Page
+from storage.sso import connections
+from storage.sso.connections import SsoConnection
 
 STATUSES: Final = ("pending", "verified", "failed")
 KEPT_WITHOUT_RECORD: Final = timedelta(days=7)
@@ -46,7 +50,7 @@ class SsoDomain(Owned, Record):
     domain: Mapped[str]
     txt_value: Mapped[str]
     # The connection that its addresses sign in with; None: none yet.
-    connection_id: Mapped[str | None] = mapped_column(index=True)
+    connection_id: Mapped[str | None] = mapped_column(ForeignKey("sso_connections.id"), index=True)
     is_enforced: Mapped[bool] = mapped_column(default=False, server_default=false())
     status: Mapped[str] = mapped_column(default="pending")
     status_reason: Mapped[str | None]
@@ -150,6 +154,15 @@ def holder(db: Session, domain: str, *, lock: bool = False) -> SsoDomain | None:
         return db.scalars(rows).one_or_none()
 
 
+def connection_of(db: Session, domain: SsoDomain) -> SsoConnection | None:
+    """What its addresses can sign in with now, of whichever organization."""
+    if domain.connection_id is None:
+        return None
+    with tenancy.across(db, "whoever signs in acts in no organization yet"):
+        connection = connections.fetch(db, domain.org_id, domain.connection_id)
+    return connection if connection.is_usable else None
+
+
 def of_connection(db: Session, org_id: str, connection_id: str) -> list[SsoDomain]:
     """Those whose addresses sign in with the connection."""
     rows = select(SsoDomain).where(SsoDomain.org_id == org_id)
@@ -180,6 +193,22 @@ def note_enforced(db: Session, org: Organization) -> None:
     db.flush()
     rows = select(SsoDomain.domain).where(SsoDomain.org_id == org.id, SsoDomain.is_enforced)
     org.sso_enforced_domains = list(db.scalars(rows.order_by(SsoDomain.domain))) or None
+
+
+def has_owner_with_a_way_in(db: Session, org: Organization) -> bool:
+    """Whether some owner can sign in without the identity provider.
+
+    By a password and a second factor, or as their address is in no domain that is enforced.
+    """
+    note_enforced(db, org)
+    enforced = set(org.sso_enforced_domains or ())
+    rows = select(User).join(Membership, Membership.user_id == User.id)
+    owners = rows.where(Membership.org_id == org.id, Membership.role == "owner")
+    return any(
+        owner.has_second_factor or domain_of(owner.email) not in enforced
+        for owner in db.scalars(owners)
+        if owner.is_person
+    )
 
 
 def due(db: Session, before: datetime, limit: int) -> list[tuple[str, str]]:

@@ -7,10 +7,10 @@ import httpx
 
 from contract_tests.api.harness import House, Tenant
 from control.boundary import identity
+from storage import identifiers
 from storage.access import memberships
 from storage.sso import scim_tokens
 from storage.sso.domains import SsoDomain
-from storage import identifiers
 
 USER = "urn:ietf:params:scim:schemas:core:2.0:User"
 GROUP = "urn:ietf:params:scim:schemas:core:2.0:Group"

@@ -6,7 +6,7 @@ from alembic import op
 from storage.columns import Json, Timestamp
 
 revision = "202611301430"
-down_revision = "202611300800"
+down_revision = "202611301400"
 
 _VERIFIED = sa.text("verified_at IS NOT NULL")
 
@@ -42,6 +42,9 @@ def _create_domains() -> None:
         sa.ForeignKeyConstraint(
             ["org_id"], ["organizations.id"], name=op.f("fk_sso_domains_org_id")
         ),
+        sa.ForeignKeyConstraint(
+            ["connection_id"], ["sso_connections.id"], name=op.f("fk_sso_domains_connection_id")
+        ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_sso_domains")),
     )
     op.create_index(
@@ -68,7 +71,6 @@ def _create_device_logins() -> None:
         sa.Column("session_id", sa.String(), nullable=True),
         sa.Column("decision", sa.String(), nullable=True),
         sa.Column("expires_at", Timestamp(), nullable=False),
-        sa.Column("asked_at", Timestamp(), nullable=True),
         sa.Column("user_agent", sa.String(), nullable=True),
         sa.Column("ip", sa.String(), nullable=False),
         sa.Column("created_at", Timestamp(), nullable=False),
