@@ -5,18 +5,20 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from specserver import Conflict
-from storage.access import api_keys, invites, memberships
+from storage.access import api_keys, invites, memberships, sessions
 from storage.access.memberships import Membership
 
 
 def end(db: Session, member: Membership, now: datetime) -> dict[str, int]:
     """They are no member from the next request on; how many keys and invites ended with that.
 
-    Conflict for the last owner. Their sessions go on, elsewhere. What they made stays.
+    Conflict for the last owner. Their sessions go on elsewhere, but for those that are held to the
+    organization. What they made stays.
     """
     refuse_last_owner(db, member)
     revoked = api_keys.revoke_of(db, member.org_id, member.user_id, now)
     ended = invites.revoke_of(db, member.org_id, member.user_id, now)
+    sessions.revoke_held_to(db, member.user_id, member.org_id, now)
     db.delete(member)
     db.flush()
     return {"api_keys_revoked": revoked, "invites_revoked": ended}
