@@ -115,7 +115,11 @@ class _Attempt:
     def charge_code(self) -> None:
         session, user_id = self._guesser.session, self._guesser.user_id
         passed = session is not None and session.mfa_at is not None
-        full = self._full("account", f"code:{session.id if session and passed else user_id}")
+        counted = session.id if session and passed else user_id
+        if session is not None and session.sso_org_id is not None:
+            # Its provider can open any number, and use up nothing of what the person has elsewhere.
+            counted = f"{user_id}:{session.sso_org_id}"
+        full = self._full("account", f"code:{counted}")
         if full is not None:
             if not passed and user_id is not None:
                 refused_sign_ins.note(self._services, user_id, user_id, "code")
@@ -167,5 +171,7 @@ def _guesser(exchange: Exchange, caller: Caller | None, ip: str, database: Datab
         own = sessions.by_token_hash(db, identity.token_sha256(token)) if token else None
         if own is not None and not (own.user_id == user_id and own.is_live(now)):
             own = None
+        if own is not None and own.sso_org_id is not None:
+            own = None  # a provider can open any number, and guess with each
         homes = {rate_key(one) for one in sessions.addresses(db, user_id, now)}
     return _Guesser(user.id if user else None, account, own, rate_key(ip) in homes)

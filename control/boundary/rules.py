@@ -24,6 +24,8 @@ _AUTHORIZE: Final[Mapping[str, frozenset[str]]] = {
     # and the same of sessions alone.
     "assurance": frozenset({"none", "mfa", "second_factor", "step_up"}),
     "role": frozenset({"owner"}),
+    # What a caller may do about itself in a session that is held to one organization.
+    "sso": frozenset({"held", "refused"}),
 }
 # Who may do what an operation does, where it is not the transaction of the request.
 _DOERS: Final = (None, "cell", "reading")
@@ -53,6 +55,8 @@ class Rule:
     in_org: bool
     mutating: bool
     deletes: bool = False
+    is_sso_refused: bool = False
+    """Not for sessions that began by single sign-on, as it is about all that the person has."""
     outside: bool = False
     """A cell does it, or it only reads, before the transaction that records it; decision 0010."""
     password: str | None = None
@@ -118,6 +122,7 @@ def rule_of(operation: Operation) -> Rule:
         in_org="{org_id}" in operation.path,
         mutating=method not in READING,
         deletes=method == "DELETE",
+        is_sso_refused=_is_of_caller(operation.path, authorize) and authorize.get("sso") != "held",
         outside=document.get("x-done-by") is not None,
         password=document.get("x-password"),
         code=document.get("x-code"),
@@ -207,7 +212,14 @@ def _authorize_faults(path: str, authorize: Any, security: list[dict[str, Any]])
         yield f"{permission} is granted in an organization, but the path names none"
     if authorize.get("session") == "user" and "api_key" in schemes:
         yield "x-authorize requires a user session, but security allows API keys"
+    if _is_of_caller(path, authorize) != ("sso" in authorize):
+        yield "x-authorize says sso (held or refused) if it is of a caller about itself, and only then"
     yield from _scope_faults(permission, authorize.get("scope"))
+
+
+def _is_of_caller(path: str, authorize: Mapping[str, Any]) -> bool:
+    """Whether it is about the caller, and in no organization that a session can be held to."""
+    return authorize.get("permission") == "self" and "{org_id}" not in path
 
 
 def _reading_faults(method: str, extensions: Mapping[str, Any]) -> Iterator[str]:

@@ -194,7 +194,8 @@ def _session(call: "Call", _found: Records, session_id: str, *, lock: bool) -> s
     assert call.caller is not None
     own = call.caller.session.id if call.caller.session else ""
     wanted = own if session_id == "current" else session_id
-    return sessions.fetch(call.db, call.caller.user.id, wanted, call.now, lock=lock)
+    user_id, held_to = call.caller.user.id, call.caller.held_to
+    return sessions.fetch(call.db, user_id, wanted, call.now, held_to=held_to, lock=lock)
 
 
 def _passkey(call: "Call", _found: Records, passkey_id: str, *, lock: bool) -> passkeys.Passkey:

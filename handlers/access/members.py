@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from control.access import seats
 from control.boundary import AuditedChanges
 from control.boundary.authorization import lacking
 from handlers import paging
@@ -18,7 +19,7 @@ def list_(call: OrgCall, limit: int, cursor: str | None = None) -> Body:
     found = memberships.page(call.db, call.org.id, limit=limit, after=paging.after(call, cursor))
     known = users.of_ids(call.db, [one.user_id for one in found.items])
     listed = paging.page(call, found, lambda one: views.member(one, known[one.user_id]))
-    return {**listed, "seats": joining.seats(call, call.org)}
+    return {**listed, "seats": seats.taken(call.db, call.org, call.now)}
 
 
 def update(call: OrgCall, person: Membership, body: Body) -> Body:

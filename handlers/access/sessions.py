@@ -50,13 +50,19 @@ def opened(
     token = identity.new_session_token()
     session = record(call, user, token, mfa_at)
     session.is_break_glass = broken
-    call.db.add(session)
-    call.db.flush()
-    sessions.revoke_surplus(call.db, session, call.now)
+    answer = begun(call, session, token)
     if broken:
         enforcement.tell_of_break_glass(call.db, call.services, user, session, call.request_id)
         told = {**told, "break_glass": True}
     call.audit(target=session.id, detail=told)
+    return answer
+
+
+def begun(call: Call, session: UserSession, token: identity.Token) -> Reply:
+    """The session is open, and the oldest ones too many of its user have ended."""
+    call.db.add(session)
+    call.db.flush()
+    sessions.revoke_surplus(call.db, session, call.now)
     answer = {**view(call, session, current=True), "token": token.secret}
     return Reply.created(answer, f"/v1/sessions/{session.id}")
 
@@ -66,6 +72,7 @@ def list_(call: SessionCall, limit: int, cursor: str | None = None) -> Body:
         call.db,
         call.caller.user.id,
         now=call.now,
+        held_to=call.caller.held_to,
         limit=limit,
         after=paging.after(call, cursor),
     )

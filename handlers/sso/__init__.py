@@ -1,1 +1,1 @@
-"""Handlers of single sign-on."""
+"""Single sign-on: connections, domains, and signing in by a provider."""
