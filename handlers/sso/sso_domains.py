@@ -67,8 +67,14 @@ def verify(call: OrgCall, sso_domain: SsoDomain) -> Reply:
     call.audit(target=sso_domain.id, detail={"domain": sso_domain.domain})
     # Of the person who has owned it for longest, as look-ups of custom domains are.
     person = memberships.first_owner(call.db, call.org.id) or call.org.id
-    told = {"org_id": call.org.id, "domain_id": sso_domain.id, "person": person}
-    call.start(checks.verify_domain, lane=checks.lane_of(sso_domain.id), **told)
+    lane = checks.lane_of(sso_domain.id)
+    call.start(
+        checks.verify_domain,
+        lane=lane,
+        org_id=call.org.id,
+        domain_id=sso_domain.id,
+        person=person,
+    )
     return Reply.accepted(view(sso_domain))
 
 

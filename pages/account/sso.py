@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from flask import abort, redirect, request, url_for
-from flask.typing import ResponseReturnValue
+from werkzeug.wrappers import Response
 
 from pages.account import cookies, destinations, forms
 from pages.account.api import ApiAnswer
@@ -23,7 +23,7 @@ _SAYS: Final = {
 _CANCELLED: Final = "access_denied"
 
 
-def sso() -> ResponseReturnValue:
+def sso() -> Response:
     """Which provider an address signs in with."""
     if request.method == "GET":
         return _find_page()
@@ -38,7 +38,7 @@ def sso() -> ResponseReturnValue:
     return continue_page(str(connection["sign_in_url"]))
 
 
-def continue_page(sign_in_url: str) -> ResponseReturnValue:
+def continue_page(sign_in_url: str) -> Response:
     """A link to where the sign-in begins, which browsers follow by themselves."""
     connection_id = sign_in_url.rpartition("/")[2]
     if not _CONNECTION_ID.fullmatch(connection_id):
@@ -47,7 +47,7 @@ def continue_page(sign_in_url: str) -> ResponseReturnValue:
     return forms.show("sso_continue.html", start=start)
 
 
-def sso_start(connection_id: str) -> ResponseReturnValue:
+def sso_start(connection_id: str) -> Response:
     """Off to the provider, with what binds the way back to this browser."""
     if not _CONNECTION_ID.fullmatch(connection_id):
         abort(404)
@@ -60,7 +60,7 @@ def sso_start(connection_id: str) -> ResponseReturnValue:
     return response
 
 
-def sso_callback() -> ResponseReturnValue:
+def sso_callback() -> Response:
     """Where a provider of OpenID Connect sends the browser back to."""
     browser_token, after = cookies.begun_sso()
     if "error" in request.args:
@@ -75,7 +75,7 @@ def sso_callback() -> ResponseReturnValue:
     return open_session(str(answer.body["token"]), after)
 
 
-def open_session(token: str, after: str) -> ResponseReturnValue:
+def open_session(token: str, after: str) -> Response:
     """The browser's, in place of the one that it had."""
     if (former := cookies.session_token()) and former != token:
         forms.call_as(former, "DELETE", "/v1/sessions/current")
@@ -84,7 +84,7 @@ def open_session(token: str, after: str) -> ResponseReturnValue:
     return _ended(response)
 
 
-def _ended(response: Any) -> Any:
+def _ended(response: Response) -> Response:
     cookies.drop(response, cookies.SSO)
     return response
 
@@ -124,5 +124,5 @@ def _provider_refused(error: str) -> forms.PageForm:
     return forms.PageForm(failure=text, code="provider_refused", status=403)
 
 
-def _find_page(form: forms.PageForm | None = None, domain: str = "") -> Any:
+def _find_page(form: forms.PageForm | None = None, domain: str = "") -> Response:
     return forms.show("sso.html", form, onward=_after(), domain=domain)
