@@ -55,6 +55,7 @@ from storage.sso.connections import SsoConnection
 from storage.sso.device_logins import DeviceLogin
 from storage.sso.domains import SsoDomain
 from storage.sso.identities import SsoIdentity
+from storage.sso.saml_assertions import SamlAssertion
 from storage.sso.scim_groups import GroupClaim, ScimGroup, ScimGroupMember
 from storage.sso.scim_tokens import ScimToken
 from storage.sso.scim_users import ScimUser
@@ -109,6 +110,7 @@ __all__ = [
     "Restore",
     "RightChange",
     "RoleAssignment",
+    "SamlAssertion",
     "Sample",
     "ScimGroup",
     "ScimGroupMember",

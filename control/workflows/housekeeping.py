@@ -21,7 +21,7 @@ from storage.events import (
 )
 from storage.instances import approvals, changes, one_time_urls
 from storage.roles import support_grants
-from storage.sso import device_logins, sign_ins
+from storage.sso import device_logins, saml_assertions, sign_ins
 
 KEEP_FINISHED_WORK: Final = timedelta(days=1)
 KEEP_ENDED_SESSIONS: Final = timedelta(days=30)
@@ -56,6 +56,7 @@ def clean(op: Operation) -> None:
     _forget(op, api_keys.forget_of_jobs, KEEP_KEYS_OF_JOBS)
     _forget(op, passkeys.forget_used_challenges, timedelta())
     _forget(op, sign_ins.forget_expired, timedelta())
+    _forget(op, saml_assertions.forget_expired, timedelta())
     _forget(op, rate_windows.forget_idle, KEEP_IDLE_WINDOWS)
     _forget(op, one_time_urls.forget_expired, timedelta())
     _forget(op, queue.forget_finished, KEEP_FINISHED_WORK)

@@ -50,6 +50,18 @@ DEFAULT_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
 """Where each is looked for, in this order, unless the connection's attribute mapping names it."""
 
 
+_MFA: Final = frozenset(
+    {
+        "http://schemas.microsoft.com/claims/multipleauthn",
+        "https://refeds.org/profile/mfa",
+        "urn:oasis:names:tc:SAML:2.0:ac:classes:MobileTwoFactorContract",
+        "urn:oasis:names:tc:SAML:2.0:ac:classes:MobileTwoFactorUnregistered",
+    }
+)
+"""What providers say of a second factor: as the context of a sign-in or, Entra ID, an attribute."""
+_METHODS: Final = "http://schemas.microsoft.com/claims/authnmethodsreferences"
+
+
 @dataclass(frozen=True)
 class Expected:
     """What an assertion has to say. `request_id`: None, where the provider began the sign-in."""
@@ -70,6 +82,7 @@ class AssertedIdentity:
     email: str
     name: str
     groups: tuple[str, ...]
+    has_mfa: bool = False
 
 
 def identity_of(
@@ -205,7 +218,13 @@ def _read(
         email=email,
         name=_first(told, mapping, "name"),
         groups=_all(told, mapping, "groups"),
+        has_mfa=not _MFA.isdisjoint([*_contexts(assertion), *told.get(_METHODS, ())]),
     )
+
+
+def _contexts(assertion: Element) -> list[str]:
+    found = assertion.iter(tag(SAML, "AuthnContextClassRef"))
+    return [documents.text_of(each) for each in found]
 
 
 def _attributes(assertion: Element) -> dict[str, list[str]]:

@@ -52,6 +52,11 @@ def new_settings(
     return {**told, "certificate": pair.certificate}, sealed
 
 
+def chosen(body: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a body is such a choice."""
+    return {name: body[name] for name in CHOICES if name in body}
+
+
 def record_metadata(connection: SsoConnection, told: SamlSettings, now: datetime) -> None:
     """From now on these sign; whoever comes next proves that they are right."""
     connection.provider, connection.provider_read_at = told.as_json(), now
@@ -87,6 +92,15 @@ def begin(
         key=_key(connection, sealer) if signs_requests(connection) else None,
     )
     return BegunSignIn(url, request_id)
+
+
+def seal_request(begun: BegunSignIn, sealer: Sealer, state_hash: str) -> bytes:
+    """What the record of the sign-in keeps until the response comes."""
+    return sealer.seal(begun.request_id.encode(), _sign_in_context(state_hash))
+
+
+def request_id_of(sealed: bytes, sealer: Sealer, state_hash: str) -> str:
+    return sealer.open(sealed, _sign_in_context(state_hash)).decode()
 
 
 def finish(
@@ -155,3 +169,7 @@ def _key(connection: SsoConnection, sealer: Sealer) -> RSAPrivateKey:
 
 def _context(connection_id: str) -> str:
     return f"sso connection {connection_id}"
+
+
+def _sign_in_context(state_hash: str) -> str:
+    return f"sso sign-in {state_hash}"

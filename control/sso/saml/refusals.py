@@ -35,6 +35,7 @@ REASONS: Final[dict[str, str]] = {
     "recipient_wrong": "the assertion was made for another address; check the ACS URL",
     "replayed": "this assertion has been used before",
     "session_expired": "the session at the identity provider has ended",
+    "sign_in_unknown": "the sign-in has ended, was used, or began in another browser; begin again",
     "signature_missing": "the assertion must be signed itself; a signed response is not enough",
     "signature_refused": "the signature has a form that is not accepted",
     "signature_wrong": "the signature was made by none of the connection's certificates, or what"
