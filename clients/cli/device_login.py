@@ -46,7 +46,7 @@ def session(
         except errors.Problem as problem:
             if problem.code != WAITING and not isinstance(problem, errors.TooManyRequests):
                 raise
-            waiting = problem
+            waiting: errors.ClientError = problem
         except errors.ConnectionFailed as error:
             # A laptop that has slept, or a network that comes and goes.
             waiting = error

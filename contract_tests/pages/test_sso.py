@@ -30,7 +30,7 @@ def test_an_address_leads_to_its_provider(house: House, browser: Browser) -> Non
     assert page.title == "Sign in with single sign-on"
     page = browser.send(page, "Continue", email=f" Nobody@{made.domain.upper()} ")
     assert page.title == "Continue at your identity provider"
-    start = f"{SSO}/{made.connection_id}"
+    start = f"{SSO}/{made.connection_id}?login_hint=Nobody@{made.domain.upper()}"
     assert page.links[LINK] == start
     assert f'content="0; url={start}"' in page.response.text
 
@@ -54,7 +54,8 @@ def test_a_password_leads_there_too_where_it_is_enforced(
     page = browser.get(f"{SIGN_IN}?next=device")
     page = browser.send(page, "Sign in", email=person.email, password="anything")
     assert page.title == "Continue at your identity provider"
-    assert page.links[LINK] == f"{SSO}/{made.connection_id}?next=device"
+    hint = f"login_hint={person.email}"
+    assert page.links[LINK] == f"{SSO}/{made.connection_id}?{hint}&next=device"
     assert "menagerie-session" not in browser.cookies
 
 
@@ -64,7 +65,7 @@ def test_nobody_is_led_elsewhere_after_it(
 ) -> None:
     page = browser.get(f"{SSO}?next={after}")
     page = browser.send(page, "Continue", email=f"ada@{made.domain}")
-    assert page.links[LINK] == f"{SSO}/{made.connection_id}"
+    assert page.links[LINK] == f"{SSO}/{made.connection_id}?login_hint=ada@{made.domain}"
     assert house.names.address
 
 

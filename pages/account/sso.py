@@ -15,6 +15,7 @@ from pages.account import cookies, destinations, forms
 from pages.account.api import ApiAnswer
 
 _CONNECTION_ID: Final = re.compile(r"ssoc_[0-9A-Z]{26}")
+_ADDRESS: Final = re.compile(r"[0-9A-Za-z_+.'&-]{1,64}@[0-9A-Za-z.-]{1,180}")
 _SAYS: Final = {
     "not_found": "There is no such way to sign in. Enter your email address to find yours.",
     "seat_limit": "Your organization has no free seat. Ask whoever looks after it.",
@@ -35,15 +36,18 @@ def sso() -> Response:
     if connection is None:
         form = forms.PageForm(values={"email": email}, code="no_sso")
         return _find_page(form, domain=str(answer.body["domain"]))
-    return continue_page(str(connection["sign_in_url"]))
+    return continue_page(str(connection["sign_in_url"]), email)
 
 
-def continue_page(sign_in_url: str) -> Response:
-    """A link to where the sign-in begins, which browsers follow by themselves."""
+def continue_page(sign_in_url: str, email: str = "") -> Response:
+    """A link to where the sign-in begins, which browsers follow by themselves.
+
+    The provider gets the address as a hint, so that nobody types it twice.
+    """
     connection_id = sign_in_url.rpartition("/")[2]
     if not _CONNECTION_ID.fullmatch(connection_id):
         return _find_page()
-    start = url_for("sso_start", connection_id=connection_id, **_after())
+    start = url_for("sso_start", connection_id=connection_id, **_hint(email), **_after())
     return forms.show("sso_continue.html", start=start)
 
 
@@ -51,7 +55,7 @@ def sso_start(connection_id: str) -> Response:
     """Off to the provider, with what binds the way back to this browser."""
     if not _CONNECTION_ID.fullmatch(connection_id):
         abort(404)
-    body = {"connection_id": connection_id}
+    body = {"connection_id": connection_id, **_hint(request.args.get("login_hint", ""))}
     answer = forms.call_as("", "POST", "/v1/sso/sign-ins", body=body)
     if not answer.is_ok:
         return _find_page(forms.refused(answer, (), says=_SAYS))
@@ -87,6 +91,11 @@ def open_session(token: str, after: str) -> Response:
 def _ended(response: Response) -> Response:
     cookies.drop(response, cookies.SSO)
     return response
+
+
+def _hint(email: str) -> dict[str, str]:
+    """Only what looks like an address: it may have come by somebody's link."""
+    return {"login_hint": email} if _ADDRESS.fullmatch(email) else {}
 
 
 def _after() -> dict[str, Any]:

@@ -93,10 +93,8 @@ def test_it_can_do_no_more_than_that_session(house: House) -> None:
         assert decide(house, session, begun).status_code == 204
         token = exchange(house, begun).json()["token"]
         assert house.get(f"{made.tenant.path}/projects", token).status_code == status
-    is_held = house.post(
-        "/v1/orgs", token, json={"name": "Mine", "slug": begun["user_code"].lower()}
-    )
-    is_problem(is_held, 403)
+    mine = {"name": "Mine", "slug": begun["user_code"].lower()}
+    is_problem(house.post("/v1/orgs", token, json=mine), 403)
 
 
 def test_whoever_has_a_second_factor_gives_it(house: House, person: Person) -> None:
