@@ -29,6 +29,7 @@ from storage.events import alerts, siem_deliveries, webhook_deliveries, webhook_
 from storage.instances import approvals, instances
 from storage.network import domains
 from storage.roles import roles, service_accounts, support_grants, workload_identities
+from storage.sso import connections as sso_connections
 from storage.sso import domains as sso_domains
 from storage.sso import scim_groups, scim_tokens
 
@@ -129,6 +130,12 @@ def _sso_domain(
     call: "Call", _found: Records, domain_id: str, *, lock: bool
 ) -> sso_domains.SsoDomain:
     return sso_domains.fetch(call.db, _org_id(call), domain_id, lock=lock)
+
+
+def _sso_connection(
+    call: "Call", _found: Records, connection_id: str, *, lock: bool
+) -> sso_connections.SsoConnection:
+    return sso_connections.fetch(call.db, _org_id(call), connection_id, lock=lock)
 
 
 def _backup(call: "Call", found: Records, backup_id: str, *, lock: bool) -> backups.Backup:
@@ -233,6 +240,7 @@ KINDS: Final[Mapping[str, RecordKind]] = {
     "project": RecordKind(ORG, _project, shown_by="projects:read"),
     "instance": RecordKind(ORG, _instance, shown_by="instances:read"),
     "domain": RecordKind("instance", _domain),
+    "sso_connection": RecordKind(ORG, _sso_connection),
     "sso_domain": RecordKind(ORG, _sso_domain),
     "scim_group": RecordKind(ORG, _scim_group),
     "scim_token": RecordKind(ORG, _scim_token),

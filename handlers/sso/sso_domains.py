@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from control.boundary import AuditedChanges
 from control.policy import sso_domains as rules
 from control.policy.violations import refuse
 from control.workflows.sso import domains as checks
@@ -41,12 +42,17 @@ def create(call: OrgCall, body: Body) -> Reply:
 
 
 def update(call: OrgCall, sso_domain: SsoDomain, body: Body) -> Body:
+    changes = AuditedChanges.of(sso_domain, ("connection_id", "is_enforced"))
+    # Off before the connection goes, and on after it came.
+    if body.get("is_enforced") is False:
+        sso_domain.is_enforced = False
     if "connection_id" in body:
         _connect(call, sso_domain, body["connection_id"])
-    if "is_enforced" in body:
-        _enforce(call, sso_domain, wanted=body["is_enforced"])
+    if body.get("is_enforced"):
+        _enforce(call, sso_domain)
     domains.note_enforced(call.db, call.org)
-    call.audit(target=sso_domain.id, detail={"domain": sso_domain.domain, **body})
+    told = {"domain": sso_domain.domain, **body}
+    call.audit(target=sso_domain.id, detail=told, changes=changes)
     return view(sso_domain)
 
 
@@ -64,8 +70,14 @@ def verify(call: OrgCall, sso_domain: SsoDomain) -> Reply:
     call.audit(target=sso_domain.id, detail={"domain": sso_domain.domain})
     # Of the person who has owned it for longest, as look-ups of custom domains are.
     person = memberships.first_owner(call.db, call.org.id) or call.org.id
-    told = {"org_id": call.org.id, "domain_id": sso_domain.id, "person": person}
-    call.start(checks.verify_domain, lane=checks.lane_of(sso_domain.id), **told)
+    lane = checks.lane_of(sso_domain.id)
+    call.start(
+        checks.verify_domain,
+        lane=lane,
+        org_id=call.org.id,
+        domain_id=sso_domain.id,
+        person=person,
+    )
     return Reply.accepted(view(sso_domain))
 
 
@@ -84,10 +96,7 @@ def _connect(call: OrgCall, domain: SsoDomain, connection_id: str | None) -> Non
     domain.connection_id = connection_id
 
 
-def _enforce(call: OrgCall, domain: SsoDomain, *, wanted: bool) -> None:
-    if not wanted:
-        domain.is_enforced = False
-        return
+def _enforce(call: OrgCall, domain: SsoDomain) -> None:
     given = domain.connection_id
     connection = connections.fetch(call.db, call.org.id, given) if given else None
     domain.enforce(has_active_connection=connection is not None and connection.status == "active")
