@@ -1,0 +1,143 @@
+"""A SAML connection of a tenant, sign-ins that have begun by it, and what its provider answers."""
+
+import base64
+import secrets
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import httpx
+from cryptography import x509
+from lxml import etree
+
+from contract_tests.api.harness import House, Tenant
+from contract_tests.api.letters import new_email
+from contract_tests.saml import provider
+from contract_tests.saml.provider import Signer, at
+from control.boundary import identity
+from control.sso.saml import connecting, service_provider
+from control.sso.saml.documents import DS, Element, tag
+from storage.database import now
+from storage.sso import connections, sign_ins
+from storage.sso.sign_ins import SsoSignIn
+
+SESSIONS = "/v1/sso/saml/sessions"
+ISSUER = provider.ISSUER
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What the browser and the provider were given."""
+
+    connection_id: str
+    request_id: str
+    state: str
+    browser: str
+
+    @property
+    def body(self) -> dict[str, str]:
+        return {
+            "connection_id": self.connection_id,
+            "relay_state": self.state,
+            "browser_token": self.browser,
+        }
+
+
+def moment(house: House) -> datetime:
+    with house.database.read() as db:
+        return now(db)
+
+
+def signer(house: House, **said: Any) -> Signer:
+    """The provider's, with a certificate that is valid by the database's clock."""
+    at_now = moment(house).replace(microsecond=0)
+    key = said.pop("key", provider.SIGNER.key)
+    told = {"begins": at_now - timedelta(days=30), "ends": at_now + timedelta(days=30), **said}
+    return Signer(key, **told)
+
+
+def connect(house: House, tenant: Tenant, **choices: Any) -> str:
+    """The id of the tenant's connection, with the provider's metadata."""
+    told = provider.metadata_xml(signer(house)).decode()
+    answer = put(house, tenant, metadata_xml=told, **choices)
+    assert answer.status_code == 200, answer.text
+    return str(answer.json()["saml"]["connection_id"])
+
+
+def begin(house: House, connection_id: str) -> Begun:
+    """A sign-in in a new browser."""
+    state, browser = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
+    hashed, sealer = identity.token_sha256(state), house.services.sealer
+    base_url = house.services.settings.base_url
+    with house.database.write() as db:
+        at_now = now(db)
+        connection = connections.enter(db, connection_id)
+        begun = connecting.begin(connection, base_url, sealer, relay_state=state, now=at_now)
+        made = SsoSignIn(
+            state_hash=hashed,
+            org_id=connection.org_id,
+            connection_id=connection_id,
+            browser_hash=identity.token_sha256(browser),
+            sealed=connecting.seal_request(begun, sealer, hashed),
+            place="192.0.2.1",
+            expires_at=at_now + timedelta(seconds=sign_ins.TTL_S),
+        )
+        sign_ins.begin(db, made, at_now)
+    return Begun(connection_id, begun.request_id, state, browser)
+
+
+def answered(house: House, begun: Begun, email: str, **said: Any) -> str:
+    """The provider's response in base64, that somebody with this address has signed in."""
+    ours = service_provider.of(house.services.settings.base_url, begun.connection_id)
+    ends = at(moment(house) + timedelta(minutes=5))
+    told = {
+        "id": f"_{secrets.token_hex(16)}",
+        "email": email,
+        "name_id": email,
+        "in_response_to": begun.request_id,
+        "recipient": ours.acs_url,
+        "audience": ours.entity_id,
+        "not_before": at(moment(house) - timedelta(minutes=1)),
+        "ends": ends,
+        "confirmed_until": ends,
+        **said,
+    }
+    assertion = provider.signed_assertion(signer(house), **told)
+    root = provider.response(
+        assertion, destination=ours.acs_url, in_response_to=told["in_response_to"]
+    )
+    return encoded(root)
+
+
+def send(house: House, begun: Begun, response: str, **options: Any) -> httpx.Response:
+    return house.post(SESSIONS, json={**begun.body, "saml_response": response}, **options)
+
+
+def sign_in(house: House, connection_id: str, email: str = "", **said: Any) -> httpx.Response:
+    begun = begin(house, connection_id)
+    return send(house, begun, answered(house, begun, email or new_email(), **said))
+
+
+def encoded(root: Element) -> str:
+    return base64.b64encode(provider.xml(root)).decode()
+
+
+def decoded(response: str) -> Element:
+    return etree.fromstring(base64.b64decode(response))
+
+
+def certificates_of(metadata: bytes) -> list[x509.Certificate]:
+    found = etree.fromstring(metadata).iter(tag(DS, "X509Certificate"))
+    return [x509.load_der_x509_certificate(base64.b64decode(each.text or "")) for each in found]
+
+
+def change(house: House, connection_id: str, **values: Any) -> None:
+    """What the operations of connections would change."""
+    with house.database.write() as db:
+        connection = connections.enter(db, connection_id)
+        for name, value in values.items():
+            setattr(connection, name, value)
+
+
+def put(house: House, tenant: Tenant, **body: Any) -> httpx.Response:
+    return house.request("PUT", f"{tenant.path}/enterprise/sso", tenant.key, json=body)
