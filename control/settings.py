@@ -71,6 +71,9 @@ class ControlSettings:
     webhook_allowed_networks: tuple[str, ...] = ()
     webhook_disabled_after_days: int = 3
     webhook_deliveries_kept_days: int = 30
+    sso_insecure_localhost: bool = False
+    # CIDRs that identity providers may be in although they are not public.
+    sso_allowed_networks: tuple[str, ...] = ()
     idle_pause_s: int = 900
     rotation_overlap_s: int = 86_400
     rate_limits: bool = True

@@ -10,6 +10,8 @@ from control.boundary.breaches import BreachedPasswords
 from control.boundary.rates import make_limiter
 from control.cells.http_cells import HttpCells
 from control.cells.signing import Signer
+from control.delivery.dns_names import DnsNames
+from control.delivery.receiver_urls import Reach
 from control.mail import mailer_of
 from control.policy.agreements import Agreement, template
 from control.policy.leak_reports import read_keys
@@ -17,6 +19,7 @@ from control.policy.placement import Overcommit
 from control.sealing import Sealer
 from control.services import Services
 from control.settings import ControlSettings
+from control.sso.providers import GuardedProviders
 from control.workflows.catalogue import cells as cell_workflows
 from control.workflows.network.dns import DnsResolver
 from control.workflows.roles.issuer_documents import HttpIssuers
@@ -25,6 +28,7 @@ from menagerie.account_pages import AccountPages
 from menagerie.errors import SettingsError
 from menagerie.mail import folder_in
 from menagerie.settings import Settings
+from menagerie.sso_settings import SsoSettings
 from menagerie.webhook_settings import WebhookSettings
 from pages import alone
 from specserver import App, Document, Reply
@@ -63,6 +67,7 @@ def build_services(settings: Settings) -> Services:
         audit_kept_days=settings.audit_kept_days,
         events_kept_days=settings.events_kept_days,
         **{name: getattr(settings, name) for name in WebhookSettings.model_fields},
+        **{name: getattr(settings, name) for name in SsoSettings.model_fields},
         idle_pause_s=settings.idle_pause_s,
         rotation_overlap_s=settings.rotation_overlap_s,
         overcommit=Overcommit(
@@ -85,6 +90,10 @@ def build_services(settings: Settings) -> Services:
         cells=HttpCells(signer),
         resolver=DnsResolver(settings.dns_servers),
         issuers=HttpIssuers(),
+        providers=GuardedProviders(
+            Reach(settings.sso_insecure_localhost, settings.sso_allowed_networks),
+            partial(DnsNames, settings.dns_servers),
+        ),
         mailer=mailer_of(settings.mail_url, settings.mail_sender, folder_in(settings.root)),
         breaches=BreachedPasswords(
             Path(settings.breached_passwords_file) if settings.breached_passwords_file else None

@@ -24,9 +24,12 @@ from control.boundary import identity
 from control.boundary.breaches import BreachedPasswords
 from control.boundary.rates import make_limiter
 from control.cells.signing import Signer
+from control.delivery.dns_names import DnsNames
+from control.delivery.receiver_urls import Reach
 from control.sealing import Sealer
 from control.services import Services
 from control.settings import ControlSettings
+from control.sso.providers import GuardedProviders
 from control.work import Operation, queue, runner
 from control.workflows.network.dns import DnsResolver
 from menagerie.composition import build_app
@@ -109,6 +112,7 @@ class House:
             cells=FakeCells(self.cell),
             resolver=DnsResolver([self.names.address]),
             issuers=LoopbackIssuers(),
+            providers=GuardedProviders(Reach(here=True), DnsNames),
             mailer=self.letters,
             breaches=BreachedPasswords(),
         )

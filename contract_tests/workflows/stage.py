@@ -14,6 +14,9 @@ from contract_tests.workflows.known import WORK
 from contract_tests.workflows.letters import Letters
 from control.boundary.breaches import BreachedPasswords
 from control.cells.signing import Signer
+from control.delivery.dns_names import DnsNames
+from control.delivery.receiver_urls import Reach
+from control.sso.providers import GuardedProviders
 from control.sealing import Sealer
 from control.services import Services
 from control.settings import ControlSettings
@@ -147,6 +150,7 @@ def make_services(database: Database, cell: FakeCell) -> Services:
         cells=FakeCells(cell),
         resolver=DnsResolver([NOBODY]),
         issuers=LoopbackIssuers(),
+        providers=GuardedProviders(Reach(here=True), DnsNames),
         mailer=Letters(),
         breaches=BreachedPasswords(),
     )

@@ -27,6 +27,8 @@ _AUTHORIZE: Final[Mapping[str, frozenset[str]]] = {
     # What a caller may do about itself in a session that is held to one organization.
     "sso": frozenset({"held", "refused"}),
 }
+ASKS: Final = (None, "sso_provider", "sso_sign_in")
+"""What an operation may ask others before its transaction."""
 # Who may do what an operation does, where it is not the transaction of the request.
 _DOERS: Final = (None, "cell", "reading")
 
@@ -65,6 +67,8 @@ class Rule:
     """The member of the body that is a one-time code; how often it may be guessed is limited."""
     token: str | None = None
     """The member of the body that is a token of a letter; how often one is sent is limited."""
+    asks: str | None = None
+    """What is asked of others before the transaction, where no writer waits for an answer."""
     secret: frozenset[str] = frozenset()
     """Members of the body and of the answer that are written to no audit log and no event."""
     tells: bool = False
@@ -127,6 +131,7 @@ def rule_of(operation: Operation) -> Rule:
         password=document.get("x-password"),
         code=document.get("x-code"),
         token=document.get("x-token"),
+        asks=document.get("x-asks"),
         secret=secret_members.names_of(document) | secret_members.answered_by(document),
         tells=bool(secret_members.answered_by(document)),
         subjects=subjects.subjects_of(operation.path, method, document),
@@ -163,6 +168,7 @@ def _faults(
 ) -> Iterator[str]:
     yield from subjects.faults(path, method, extensions)
     yield from _authorize_faults(path, extensions.get("x-authorize"), security)
+    yield from _sso_faults(path, extensions.get("x-authorize"))
     yield from _reading_faults(method, extensions)
     audit = extensions.get("x-audit")
     if method not in READING and not isinstance(audit, str):
@@ -175,6 +181,7 @@ def _faults(
         for guessed in ("x-password", "x-code", "x-token"):
             if guessed in extensions:
                 yield f"{guessed} needs x-rate-limit: authentication, or its guesses go uncounted"
+    yield from _asking_faults(method, extensions)
     if extensions.get("x-done-by") not in _DOERS:
         yield f"x-done-by is {extensions['x-done-by']!r}; the allowed values are cell and reading"
     elif extensions.get("x-done-by") and extensions.get("x-events"):
@@ -212,9 +219,25 @@ def _authorize_faults(path: str, authorize: Any, security: list[dict[str, Any]])
         yield f"{permission} is granted in an organization, but the path names none"
     if authorize.get("session") == "user" and "api_key" in schemes:
         yield "x-authorize requires a user session, but security allows API keys"
-    if _is_of_caller(path, authorize) != ("sso" in authorize):
-        yield "x-authorize says sso (held or refused) if it is of a caller about itself, and only then"
     yield from _scope_faults(permission, authorize.get("scope"))
+
+
+def _asking_faults(method: str, extensions: Mapping[str, Any]) -> Iterator[str]:
+    asks = extensions.get("x-asks")
+    if asks not in ASKS:
+        known = ", ".join(each for each in ASKS if each)
+        yield f"x-asks is {asks!r}; the allowed values are {known}"
+    elif asks and (method in READING or extensions.get("x-done-by")):
+        yield "x-asks is for changes that a transaction makes"
+
+
+def _sso_faults(path: str, authorize: Any) -> Iterator[str]:
+    if not isinstance(authorize, Mapping):
+        return
+    if _is_of_caller(path, authorize) and "sso" not in authorize:
+        yield "x-authorize does not say sso: held or refused, though it is of a caller about itself"
+    elif "sso" in authorize and not _is_of_caller(path, authorize):
+        yield "x-authorize says sso, which is for what is of a caller about itself"
 
 
 def _is_of_caller(path: str, authorize: Mapping[str, Any]) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from sqlalchemy.orm import Session
 
-from control.access import seats
+from control.access import role_holders, seats
 from control.policy.org_policy import allows_address
 from control.sso import group_grants
 from specserver import Conflict, Forbidden
@@ -48,6 +48,7 @@ class VerifiedIdentity:
     name: str = ""
     groups: tuple[str, ...] = ()
     has_mfa: bool = False
+    authenticated_at: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -86,8 +87,9 @@ def arrive(
         arrival = _first(db, org, identity, now)
         identities.add(db, connection, identity.subject, arrival.user.id, now)
     role = _join(db, org, connection, arrival.user, identity, now)
-    connection.note_use(now)
     group_grants.claimed(db, org.id, arrival.user.id, connection.id, identity.groups, now)
+    _refuse_stronger(db, org, connection, arrival.user)
+    connection.note_use(now)
     return Arrival(arrival.user, arrival.is_new_account, arrival.is_linked, role)
 
 
@@ -98,6 +100,20 @@ def _refuse_shut(org: Organization, connection: SsoConnection) -> None:
         raise Conflict(
             "this SSO connection is disabled; an administrator of the organization can enable it",
             code="sso_connection_disabled",
+        )
+
+
+def _refuse_stronger(db: Session, org: Organization, connection: SsoConnection, user: User) -> None:
+    """Whoever set the connection up chose who says who somebody is: it is no way to more rights."""
+    db.flush()
+    member = role_holders.of_member(db, org.id, user.id)
+    assert member is not None, "they are a member by now"
+    if member.rights.beyond(role_holders.of_role(connection.highest_role, org.id, member.sets)):
+        raise Forbidden(
+            "you may do more in the organization than whoever set up this SSO connection"
+            f" ({connection.highest_role}): sign in with your password or a passkey, and have an"
+            " owner save the settings of the connection once more",
+            code="sso_exceeds_connection",
         )
 
 

@@ -43,6 +43,8 @@ class SsoConnection(Owned, Record):
     attribute_mapping: Mapped[dict[str, str]] = mapped_column(Json)
     settings: Mapped[dict[str, Any]] = mapped_column(Json)
     secrets_sealed: Mapped[bytes | None]
+    # The role of whoever set it up: nobody comes by it who may do more than that.
+    highest_role: Mapped[str] = mapped_column(default="member")
     # A second factor that the provider tells of counts here as one.
     trusts_mfa: Mapped[bool] = mapped_column(default=False)
     provider: Mapped[dict[str, Any] | None] = mapped_column(Json)
@@ -96,6 +98,12 @@ def fetch(db: Session, org_id: str, connection_id: str, *, lock: bool = False) -
     if found is None or found.org_id != org_id:
         raise RecordNotFound("SSO connection not found")
     return found
+
+
+def find(db: Session, org_id: str, connection_id: str) -> SsoConnection | None:
+    """The organization's of that id, if there is one."""
+    found = by_key(db, SsoConnection, connection_id)
+    return None if found is None or found.org_id != org_id else found
 
 
 def enter(db: Session, connection_id: str) -> SsoConnection:

@@ -53,6 +53,7 @@ def _create_connections() -> None:
         sa.Column("attribute_mapping", Json, nullable=False),
         sa.Column("settings", Json, nullable=False),
         sa.Column("secrets_sealed", sa.LargeBinary(), nullable=True),
+        sa.Column("highest_role", sa.String(), nullable=False),
         sa.Column("trusts_mfa", sa.Boolean(), nullable=False),
         sa.Column("provider", Json, nullable=True),
         sa.Column("provider_read_at", Timestamp(), nullable=True),
