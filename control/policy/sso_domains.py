@@ -40,21 +40,8 @@ def normal_domain(text: str) -> str:
 
 def check_domain(domain: str) -> list[Violation]:
     """Everything wrong with a domain in its normal form."""
-    if "@" in domain:
-        return [_wrong("the domain is what follows the @ of email addresses, such as example.com")]
-    if len(domain) > _NAME_MAX:
-        return [_wrong(f"the domain has {len(domain)} characters; at most {_NAME_MAX} are allowed")]
-    if domain.startswith("*"):
-        return [_wrong("a wildcard is not a domain; claim each subdomain that has addresses")]
-    if not _is_name(domain):
-        return [_wrong("the domain is not a valid domain name, such as example.com")]
-    if domain.rpartition(".")[2] in _RESERVED:
-        return [_wrong("the domain is not in the public DNS, so nobody can verify it")]
-    if _suffixes().publicsuffix(domain) == domain:
-        return [_wrong(f"{domain} is a public suffix: names below it belong to many; claim yours")]
-    if domain in whitelist or domain in _MORE_PROVIDERS:
-        return [_wrong(f"{domain} is a public email provider, whose addresses belong to many")]
-    return []
+    fault = _form_fault(domain) or _ownership_fault(domain)
+    return [wrong("domain", "format", fault)] if fault else []
 
 
 def check_one_more(count: int) -> list[Violation]:
@@ -75,6 +62,28 @@ def txt_name(domain: str) -> str:
     return f"{LABEL}.{domain}"
 
 
+def _form_fault(domain: str) -> str | None:
+    if "@" in domain:
+        return "the domain is what follows the @ of email addresses, such as example.com"
+    if len(domain) > _NAME_MAX:
+        return f"the domain has {len(domain)} characters; at most {_NAME_MAX} are allowed"
+    if domain.startswith("*"):
+        return "a wildcard is not a domain; claim each subdomain that has addresses"
+    if not _is_name(domain):
+        return "the domain is not a valid domain name, such as example.com"
+    return None
+
+
+def _ownership_fault(domain: str) -> str | None:
+    if domain.rpartition(".")[2] in _RESERVED:
+        return "the domain is not in the public DNS, so nobody can verify it"
+    if _suffixes().publicsuffix(domain) == domain:
+        return f"{domain} is a public suffix: names below it belong to many; claim yours"
+    if domain in whitelist or domain in _MORE_PROVIDERS:
+        return f"{domain} is a public email provider, whose addresses belong to many"
+    return None
+
+
 def _is_name(domain: str) -> bool:
     """Also not an address of IPv4, which clients read from a last label of digits."""
     try:
@@ -89,7 +98,3 @@ def _is_name(domain: str) -> bool:
 def _suffixes() -> PublicSuffixList:
     """Read when it is first needed: it takes some tenths of a second."""
     return PublicSuffixList()
-
-
-def _wrong(message: str) -> Violation:
-    return wrong("domain", "format", message)

@@ -17,6 +17,7 @@ from storage.access import api_keys, memberships, organizations
 from storage.catalogue import cells
 from storage.instances import in_scope, instances
 from storage.instances.instances import ERASABLE, Instance
+from storage.sso import domains as sso_domains
 
 Body = dict[str, Any]
 
@@ -74,6 +75,7 @@ def update(call: OrgCall, body: Body) -> Body:
 
 def close(call: OrgCall, body: Body) -> Reply:
     call.org.close(call.now)
+    sso_domains.release(call.db, call.org)
     erasing = body["erase_everything"]
     leaving = _erase_all(call) if erasing else _delete_all(call)
     revoked = api_keys.revoke_all(call.db, call.org.id, call.now)

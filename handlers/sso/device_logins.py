@@ -11,7 +11,7 @@ from handlers.access import sessions as session_handlers
 from handlers.calls import SessionCall
 from specserver import Conflict, Forbidden, Reply
 from storage import identifiers
-from storage.access import sessions, users
+from storage.access import users
 from storage.access.sessions import UserSession
 from storage.sso import device_logins
 from storage.sso.device_logins import DeviceLogin
@@ -71,13 +71,10 @@ def exchange(call: Call, body: Body) -> Reply:
     mfa_at = approver.mfa_at if approver.sso_org_id else None
     session = session_handlers.record(call, user, token, mfa_at)
     _limit(session, approver)
-    call.db.add(session)
-    call.db.delete(login)
-    call.db.flush()
-    sessions.revoke_surplus(call.db, session, call.now)
+    answer = session_handlers.begun(call, session, token)
     call.audit(target=session.id, detail={"user_id": user.id, "device_login_id": login.id})
-    shown = session_handlers.view(call, session, current=True)
-    return Reply.created({**shown, "token": token.secret}, f"/v1/sessions/{session.id}")
+    call.db.delete(login)
+    return answer
 
 
 def _limit(session: UserSession, approver: UserSession) -> None:

@@ -41,10 +41,13 @@ def create(call: OrgCall, body: Body) -> Reply:
 
 
 def update(call: OrgCall, sso_domain: SsoDomain, body: Body) -> Body:
+    # Off before the connection goes, and on after it came.
+    if body.get("is_enforced") is False:
+        sso_domain.is_enforced = False
     if "connection_id" in body:
         _connect(call, sso_domain, body["connection_id"])
-    if "is_enforced" in body:
-        _enforce(call, sso_domain, wanted=body["is_enforced"])
+    if body.get("is_enforced"):
+        _enforce(call, sso_domain)
     domains.note_enforced(call.db, call.org)
     call.audit(target=sso_domain.id, detail={"domain": sso_domain.domain, **body})
     return view(sso_domain)
@@ -84,10 +87,7 @@ def _connect(call: OrgCall, domain: SsoDomain, connection_id: str | None) -> Non
     domain.connection_id = connection_id
 
 
-def _enforce(call: OrgCall, domain: SsoDomain, *, wanted: bool) -> None:
-    if not wanted:
-        domain.is_enforced = False
-        return
+def _enforce(call: OrgCall, domain: SsoDomain) -> None:
     given = domain.connection_id
     connection = connections.fetch(call.db, call.org.id, given) if given else None
     domain.enforce(has_active_connection=connection is not None and connection.status == "active")

@@ -13,9 +13,13 @@ from flask import Response, current_app, g, request
 # Where all is HTTPS, the names are such that no other host can set them, nor any page without TLS.
 SESSION: Final = "menagerie-session"
 FORM: Final = "menagerie-form"
+SSO: Final = "menagerie-sso"
+"""What binds a sign-in at an identity provider to the browser that began it."""
 SECURE: Final = "SECURE_COOKIES"
 _TOKEN: Final = re.compile(r"ms_[0-9A-Za-z]{8,100}")
 _FORM_SECRET: Final = re.compile(r"[0-9A-Za-z_-]{43}")
+_SSO_SIGN_IN: Final = re.compile(r"([0-9A-Za-z_-]{20,200})(?:[.]([a-z-]{1,40}))?")
+_SSO_LASTS_S: Final = 600
 _FORM_SECRET_BYTES: Final = 32
 
 
@@ -49,13 +53,32 @@ def keep_session(response: Any, token: str) -> None:
     drop(response, FORM)
 
 
+def begun_sso() -> tuple[str, str]:
+    """The token of the sign-in that this browser has begun, and the page to go to after it."""
+    found = _SSO_SIGN_IN.fullmatch(request.cookies.get(_name(SSO), ""))
+    return (found[1], found[2] or "") if found else ("", "")
+
+
+def keep_sso(response: Any, token: str, after: str) -> None:
+    """Until the provider sends the browser back, which has ten minutes for it."""
+    value = f"{token}.{after}" if after else token
+    _set(response, SSO, value, _SSO_LASTS_S)
+
+
 def drop(response: Any, name: str = SESSION) -> None:
     response.delete_cookie(_name(name), secure=_is_secure(), httponly=True, samesite="Lax")
 
 
-def _set(response: Any, name: str, value: str) -> None:
-    # Lax: a link in an email leads to a page where somebody is signed in.
-    response.set_cookie(_name(name), value, secure=_is_secure(), httponly=True, samesite="Lax")
+def _set(response: Any, name: str, value: str, lasts_s: int | None = None) -> None:
+    # Lax: a link in an email leads to a page where somebody is signed in, and a provider back.
+    response.set_cookie(
+        _name(name),
+        value,
+        max_age=lasts_s,
+        secure=_is_secure(),
+        httponly=True,
+        samesite="Lax",
+    )
 
 
 def _name(name: str) -> str:

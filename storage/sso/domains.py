@@ -4,7 +4,7 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Final
 
-from sqlalchemy import ForeignKey, Index, false, func, or_, select, text
+from sqlalchemy import ForeignKey, Index, delete, false, func, or_, select, text
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import pages, tenancy
@@ -209,6 +209,12 @@ def has_owner_with_a_way_in(db: Session, org: Organization) -> bool:
         for owner in db.scalars(owners)
         if owner.is_person
     )
+
+
+def release(db: Session, org: Organization) -> None:
+    """Give up all claims of the organization, so that others can verify the domains."""
+    db.execute(delete(SsoDomain).where(SsoDomain.org_id == org.id))
+    org.sso_enforced_domains = None
 
 
 def due(db: Session, before: datetime, limit: int) -> list[tuple[str, str]]:

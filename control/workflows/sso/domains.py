@@ -128,9 +128,9 @@ def _is_anothers(db: Session, domain: SsoDomain) -> bool:
 
 
 _ANOTHERS: Final = (
-    "your TXT record is there, but another organization has {} verified: keep the record, and verify"
-    " it again once that organization has released the domain, or its own record has been missing"
-    " for 7 days"
+    "your TXT record is there, but another organization has {} verified: keep the record, and"
+    " verify it again once that organization has released the domain, or its own record has been"
+    " missing for 7 days"
 )
 
 

@@ -1,0 +1,128 @@
+"""Signing in with an organization's identity provider: found by an address, and led to.
+
+Forms lead to a page with a link, and never to another host themselves: the policy of the pages lets
+forms send to this one alone, wherever they are redirected.
+"""
+
+import re
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from flask import abort, redirect, request, url_for
+from flask.typing import ResponseReturnValue
+
+from pages.account import cookies, destinations, forms
+from pages.account.api import ApiAnswer
+
+_CONNECTION_ID: Final = re.compile(r"ssoc_[0-9A-Z]{26}")
+_SAYS: Final = {
+    "not_found": "There is no such way to sign in. Enter your email address to find yours.",
+    "seat_limit": "Your organization has no free seat. Ask whoever looks after it.",
+}
+# Of RFC 6749, what a provider says in place of a code; whatever else it says is not repeated.
+_CANCELLED: Final = "access_denied"
+
+
+def sso() -> ResponseReturnValue:
+    """Which provider an address signs in with."""
+    if request.method == "GET":
+        return _find_page()
+    email = request.form.get("email", "").strip()
+    answer = forms.call_as("", "GET", f"/v1/sso/discover?{urlencode({'email': email})}")
+    if not answer.is_ok:
+        return _find_page(_refused_address(answer))
+    connection = answer.body["connection"]
+    if connection is None:
+        form = forms.PageForm(values={"email": email}, code="no_sso")
+        return _find_page(form, domain=str(answer.body["domain"]))
+    return continue_page(str(connection["sign_in_url"]))
+
+
+def continue_page(sign_in_url: str) -> ResponseReturnValue:
+    """A link to where the sign-in begins, which browsers follow by themselves."""
+    connection_id = sign_in_url.rpartition("/")[2]
+    if not _CONNECTION_ID.fullmatch(connection_id):
+        return _find_page()
+    start = url_for("sso_start", connection_id=connection_id, **_after())
+    return forms.show("sso_continue.html", start=start)
+
+
+def sso_start(connection_id: str) -> ResponseReturnValue:
+    """Off to the provider, with what binds the way back to this browser."""
+    if not _CONNECTION_ID.fullmatch(connection_id):
+        abort(404)
+    body = {"connection_id": connection_id}
+    answer = forms.call_as("", "POST", "/v1/sso/sign-ins", body=body)
+    if not answer.is_ok:
+        return _find_page(forms.refused(answer, (), says=_SAYS))
+    response = redirect(str(answer.body["redirect_url"]), 303)
+    cookies.keep_sso(response, str(answer.body["browser_token"]), _after().get("next", ""))
+    return response
+
+
+def sso_callback() -> ResponseReturnValue:
+    """Where a provider of OpenID Connect sends the browser back to."""
+    browser_token, after = cookies.begun_sso()
+    if "error" in request.args:
+        return _ended(_find_page(_provider_refused(request.args["error"])))
+    body: dict[str, Any] = {"browser_token": browser_token}
+    body |= {name: request.args.get(name, "") for name in ("code", "state")}
+    if "iss" in request.args:
+        body["iss"] = request.args["iss"]
+    answer = forms.call_as("", "POST", "/v1/sso/sessions", body=body)
+    if not answer.is_ok:
+        return _ended(_find_page(_refused_return(answer)))
+    return open_session(str(answer.body["token"]), after)
+
+
+def open_session(token: str, after: str) -> ResponseReturnValue:
+    """The browser's, in place of the one that it had."""
+    if (former := cookies.session_token()) and former != token:
+        forms.call_as(former, "DELETE", "/v1/sessions/current")
+    response = redirect(destinations.page_of(after), 303)
+    cookies.keep_session(response, token)
+    return _ended(response)
+
+
+def _ended(response: Any) -> Any:
+    cookies.drop(response, cookies.SSO)
+    return response
+
+
+def _after() -> dict[str, Any]:
+    """A page to go to; an invite is accepted by signing in this way."""
+    named = destinations.named()
+    return named if "next" in named else {}
+
+
+def _refused_address(answer: ApiAnswer) -> forms.PageForm:
+    """What is wrong is in the query, which has no pointers."""
+    form = forms.refused(answer, ["email"])
+    if answer.body.get("errors"):
+        form.failure, typed = "", request.form.get("email", "").strip()
+        form.errors["email"] = (
+            "Enter an email address such as ada@example.com."
+            if typed
+            else "Enter your email address."
+        )
+    return form
+
+
+def _refused_return(answer: ApiAnswer) -> forms.PageForm:
+    form = forms.refused(answer, (), says=_SAYS)
+    if answer.body.get("errors"):
+        form.failure = "The answer of the identity provider is incomplete. Sign in again."
+    return form
+
+
+def _provider_refused(error: str) -> forms.PageForm:
+    text = (
+        "You ended the sign-in at your identity provider."
+        if error == _CANCELLED
+        else "Your identity provider did not let you in. Try again, or ask whoever looks after it."
+    )
+    return forms.PageForm(failure=text, code="provider_refused", status=403)
+
+
+def _find_page(form: forms.PageForm | None = None, domain: str = "") -> Any:
+    return forms.show("sso.html", form, onward=_after(), domain=domain)
