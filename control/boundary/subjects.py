@@ -29,6 +29,7 @@ from storage.events import alerts, siem_deliveries, webhook_deliveries, webhook_
 from storage.instances import approvals, instances
 from storage.network import domains
 from storage.roles import roles, service_accounts, support_grants, workload_identities
+from storage.sso import connections as sso_connections
 from storage.sso import domains as sso_domains
 
 if TYPE_CHECKING:  # a call has a rule, and a rule its subjects
@@ -130,6 +131,12 @@ def _sso_domain(
     return sso_domains.fetch(call.db, _org_id(call), domain_id, lock=lock)
 
 
+def _sso_connection(
+    call: "Call", _found: Records, connection_id: str, *, lock: bool
+) -> sso_connections.SsoConnection:
+    return sso_connections.fetch(call.db, _org_id(call), connection_id, lock=lock)
+
+
 def _backup(call: "Call", found: Records, backup_id: str, *, lock: bool) -> backups.Backup:
     return backups.fetch(call.db, found["instance"], backup_id, lock=lock)
 
@@ -220,6 +227,7 @@ KINDS: Final[Mapping[str, RecordKind]] = {
     "project": RecordKind(ORG, _project, shown_by="projects:read"),
     "instance": RecordKind(ORG, _instance, shown_by="instances:read"),
     "domain": RecordKind("instance", _domain),
+    "sso_connection": RecordKind(ORG, _sso_connection),
     "sso_domain": RecordKind(ORG, _sso_domain),
     "backup": RecordKind("instance", _backup),
     "restore": RecordKind("instance", _restore),

@@ -4,9 +4,11 @@ No writer waits for a provider. What came of it goes to the handler, an answer o
 a repeated request gets its stored response whatever the provider says by then.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from http import HTTPStatus
 from typing import Any, Final, NoReturn
 
 import structlog
@@ -22,6 +24,7 @@ from control.sso.oidc.id_tokens import Expected
 from control.sso.oidc.records import OidcClient
 from control.sso.oidc.sign_ins import CodeExchange, Pending, SignInRefused
 from control.sso.providers import ProvidersBusy, ProviderUnavailable
+from control.sso.saml.known import SamlSettings
 from specserver import Conflict, Unauthenticated, Unavailable
 from storage import tenancy
 from storage.sso import connections
@@ -57,22 +60,56 @@ class Discovered:
     keys: list[dict[str, Any]]
 
 
-def discover(services: Services, question: Question) -> Discovered | None:
+def discover(services: Services, question: Question) -> Discovered | SamlSettings | None:
     """Of a connection that is made or changed. None where no provider needs to be asked."""
     body, org_id = question.arguments["body"], question.org_id
     assert org_id is not None, "connections are an organization's"
-    issuer = body.get("oidc", {}).get("issuer") or _known_issuer(services, org_id, question)
-    if "oidc" not in body or issuer is None:
-        return None
-    try:
+    if "oidc" in body:
+        issuer = body["oidc"].get("issuer") or _known_issuer(services, org_id, question)
+        return None if issuer is None else _discovered(services, issuer, org_id)
+    saml = body.get("saml", {})
+    if saml.get("metadata_url"):
+        content = _fetched(services, saml["metadata_url"], org_id)
+        return _metadata(services, content, "metadata_url")
+    if "metadata_xml" in saml:
+        return _metadata(services, saml["metadata_xml"].encode(), "metadata_xml")
+    return None
+
+
+def _discovered(services: Services, issuer: str, org_id: str) -> Discovered:
+    with _told("oidc/issuer"):
         found, keys = discovery.discover(services.providers, issuer, whose=org_id)
+        return Discovered(found, keys)
+
+
+def _fetched(services: Services, url: str, org_id: str) -> bytes:
+    with _told("saml/metadata_url"):
+        answer = services.providers.fetch(url, whose=org_id)
+        if answer.status != HTTPStatus.OK:
+            raise ProviderUnavailable(f"{url} answers with the status {answer.status}")
+        return answer.body
+
+
+def _metadata(services: Services, content: bytes, member: str) -> SamlSettings:
+    # Who uses no SAML does not load what reads XML.
+    from control.sso.saml import metadata  # noqa: PLC0415
+
+    try:
+        return metadata.parse(content, allows_http=services.settings.sso_insecure_localhost)
+    except metadata.MetadataRefused as refused:
+        refuse([wrong(f"saml/{member}", "metadata", f"the metadata {refused}")])
+        raise
+
+
+@contextmanager
+def _told(member: str) -> Iterator[None]:
+    """What is wrong of a provider, as something wrong with the member that names it."""
+    try:
+        yield
     except ProvidersBusy:
         raise _busy() from None
     except ProviderUnavailable as error:
-        message = f"cannot be used: {error.detail}"
-        refuse([wrong("oidc/issuer", "provider", f"the issuer {message}")])
-        raise AssertionError from error
-    return Discovered(found, keys)
+        refuse([wrong(member, "provider", f"cannot be used: {error.detail}")])
 
 
 def complete(services: Services, question: Question) -> Completed:

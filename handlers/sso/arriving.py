@@ -20,7 +20,9 @@ def signed_in(call: Call, connection: SsoConnection, verified: VerifiedIdentity)
         _tell_of_member(call, connection, arrival)
     has_mfa = verified.has_mfa and connection.trusts_mfa
     token = identity.new_session_token()
-    session = sessions.record(call, arrival.user, token, call.now if has_mfa else None)
+    # A second factor that was passed long ago, at the provider, is no fresh one here.
+    passed_at = min(call.now, verified.authenticated_at or call.now)
+    session = sessions.record(call, arrival.user, token, passed_at if has_mfa else None)
     session.sso_org_id, session.sso_connection_id = connection.org_id, connection.id
     answer = sessions.begun(call, session, token)
     told = {"user_id": arrival.user.id, "connection_id": connection.id, "mfa": has_mfa}

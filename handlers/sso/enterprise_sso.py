@@ -6,6 +6,7 @@ from control.policy.violations import refuse, wrong
 from control.sso.saml import connecting
 from control.sso.saml.known import SamlSettings
 from handlers.calls import OrgCall
+from handlers.sso import configuring
 from handlers.sso.saml_views import saml_connection
 from storage.sso import connections, saml_connections, scim_tokens
 from storage.sso.connections import SsoConnection
@@ -25,8 +26,8 @@ def replace(call: OrgCall, body: Body) -> Body:
     found = connections.of_kind(call.db, call.org.id, "saml")
     connection = found[0] if found else _made(call)
     connection.settings = {**connection.settings, **connecting.chosen(body)}
-    if told is not None:
-        connecting.record_metadata(connection, told, call.now)
+    connection.highest_role = call.caller.role or connection.highest_role
+    configuring.became_known(call, connection, told)
     detail = {"issuer": told.entity_id} if told else {}
     call.audit(target=connection.id, detail={**detail, **connecting.chosen(body)})
     call.db.flush()
@@ -37,11 +38,9 @@ def _parsed(call: OrgCall, xml: str) -> SamlSettings:
     # Who uses no SAML does not load what reads XML.
     from control.sso.saml import metadata  # noqa: PLC0415
 
-    is_here = call.services.settings.webhook_insecure_localhost
+    is_here = call.services.settings.sso_insecure_localhost
     try:
-        return metadata.parse(
-            xml.encode(), allows_http=call.services.settings.webhook_insecure_localhost
-        )
+        return metadata.parse(xml.encode(), allows_http=is_here)
     except metadata.MetadataRefused as refused:
         refuse([wrong("metadata_xml", "metadata", f"the metadata {refused}")])
         raise

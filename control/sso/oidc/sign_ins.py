@@ -84,15 +84,9 @@ def begin(
     """A sign-in that is to be stored. `place` is where it began: what is bounded by address."""
     state, browser = _random(), _random()
     pending = Pending(_random(), secrets.token_urlsafe(_VERIFIER_BYTES))
-    record = SsoSignIn(
-        state_hash=sha256(state),
-        org_id=client.org_id,
-        connection_id=client.connection_id,
-        browser_hash=sha256(browser),
-        sealed=sealer.seal(orjson.dumps(pending), _CONTEXT + sha256(state)),
-        place=place,
-        expires_at=now + timedelta(seconds=TTL_S),
-    )
+    sealed = sealer.seal(orjson.dumps(pending), _CONTEXT + sha256(state))
+    where = {"org_id": client.org_id, "connection_id": client.connection_id, "place": place}
+    record = new_record(state, browser, sealed=sealed, now=now, **where)
     asked = {
         "response_type": "code",
         "client_id": client.client_id,
@@ -107,6 +101,28 @@ def begin(
     endpoint = client.provider.authorization_endpoint
     joint = "&" if "?" in endpoint else "?"
     return Begun(record, f"{endpoint}{joint}{urlencode(asked, quote_via=quote)}", browser)
+
+
+def new_record(
+    state: str,
+    browser: str,
+    *,
+    org_id: str,
+    connection_id: str,
+    sealed: bytes,
+    place: str,
+    now: datetime,
+) -> SsoSignIn:
+    """Of whichever protocol; what a browser and the provider have is hashed in it."""
+    return SsoSignIn(
+        state_hash=sha256(state),
+        org_id=org_id,
+        connection_id=connection_id,
+        browser_hash=sha256(browser),
+        sealed=sealed,
+        place=place,
+        expires_at=now + timedelta(seconds=TTL_S),
+    )
 
 
 def opened(sign_in: SsoSignIn, sealer: Sealer) -> Pending:
