@@ -54,6 +54,7 @@ class Estate:
     webhook_id: str = f"wh_{NEVER}"
     delivery_id: str = f"whd_{NEVER}"
     siem_delivery_id: str = f"siem_{NEVER}"
+    sso_domain_id: str = f"ssod_{NEVER}"
     queue_name: str = "orders"
 
     @property
@@ -85,6 +86,7 @@ class Estate:
             "session_id": "current",
             "passkey_id": self.passkey_id,
             "siem_delivery_id": self.siem_delivery_id,
+            "sso_domain_id": self.sso_domain_id,
             "action": "disable",
             "webhook_id": self.webhook_id,
             "delivery_id": self.delivery_id,
@@ -118,6 +120,7 @@ NOBODY = {
     "session_id": f"ses_{NEVER}",
     "passkey_id": f"pk_{NEVER}",
     "siem_delivery_id": f"siem_{NEVER}",
+    "sso_domain_id": f"ssod_{NEVER}",
     "action": "disable",
     "webhook_id": f"wh_{NEVER}",
     "delivery_id": f"whd_{NEVER}",
@@ -140,6 +143,7 @@ def estate(house: House, name: str = "Estate", *, plan: str = "team") -> Estate:
     ids = (*copies, migration_id, alert_id, user_id, invite_id, team_id, *roles, approval_id)
     ids = (*ids, attached(house, tenant, name), with_passkey(house, tenant))
     ids = (*ids, *with_webhook(house, tenant, name), sent_to_siem(house, tenant, name))
+    ids = (*ids, claimed(house, tenant, name))
     return Estate(tenant, instance_id, domain_id, *ids)
 
 
@@ -170,6 +174,14 @@ def sent_to_siem(house: House, tenant: Tenant, name: str) -> str:
     secrets = {"access_key_id": "AKIA", "secret_access_key": "secret"}
     path = f"{tenant.path}/audit/siem-deliveries"
     made = house.post(path, tenant.key, json={"target": {**target, **secrets}})
+    assert made.status_code == 201, made.text
+    return str(made.json()["id"])
+
+
+def claimed(house: House, tenant: Tenant, name: str) -> str:
+    """The id of a claimed SSO domain, with this name in it."""
+    body = {"domain": f"{'-'.join(name.lower().split())}.{identifiers.new('').lower()}.com"}
+    made = house.post(f"{tenant.path}/sso/domains", tenant.key, json=body)
     assert made.status_code == 201, made.text
     return str(made.json()["id"])
 

@@ -16,10 +16,10 @@ from control.boundary.breaches import BreachedPasswords
 from control.cells.signing import Signer
 from control.delivery.dns_names import DnsNames
 from control.delivery.receiver_urls import Reach
-from control.sso.providers import GuardedProviders
 from control.sealing import Sealer
 from control.services import Services
 from control.settings import ControlSettings
+from control.sso.providers import GuardedProviders
 from control.work import Operation, queue, runner
 from control.workflows.instances.starting import start
 from control.workflows.network.dns import DnsResolver

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from control.boundary import AuditedChanges
 from control.policy import sso_domains as rules
 from control.policy.violations import refuse
 from control.workflows.sso import domains as checks
@@ -41,6 +42,7 @@ def create(call: OrgCall, body: Body) -> Reply:
 
 
 def update(call: OrgCall, sso_domain: SsoDomain, body: Body) -> Body:
+    changes = AuditedChanges.of(sso_domain, ("connection_id", "is_enforced"))
     # Off before the connection goes, and on after it came.
     if body.get("is_enforced") is False:
         sso_domain.is_enforced = False
@@ -49,7 +51,8 @@ def update(call: OrgCall, sso_domain: SsoDomain, body: Body) -> Body:
     if body.get("is_enforced"):
         _enforce(call, sso_domain)
     domains.note_enforced(call.db, call.org)
-    call.audit(target=sso_domain.id, detail={"domain": sso_domain.domain, **body})
+    told = {"domain": sso_domain.domain, **body}
+    call.audit(target=sso_domain.id, detail=told, changes=changes)
     return view(sso_domain)
 
 
@@ -67,8 +70,14 @@ def verify(call: OrgCall, sso_domain: SsoDomain) -> Reply:
     call.audit(target=sso_domain.id, detail={"domain": sso_domain.domain})
     # Of the person who has owned it for longest, as look-ups of custom domains are.
     person = memberships.first_owner(call.db, call.org.id) or call.org.id
-    told = {"org_id": call.org.id, "domain_id": sso_domain.id, "person": person}
-    call.start(checks.verify_domain, lane=checks.lane_of(sso_domain.id), **told)
+    lane = checks.lane_of(sso_domain.id)
+    call.start(
+        checks.verify_domain,
+        lane=lane,
+        org_id=call.org.id,
+        domain_id=sso_domain.id,
+        person=person,
+    )
     return Reply.accepted(view(sso_domain))
 
 

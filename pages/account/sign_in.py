@@ -82,7 +82,7 @@ def _open_session() -> ResponseReturnValue:
     typed = forms.typed(*FIELDS)
     answer, token = open_session(typed["email"].strip(), typed["password"])
     if answer.code == "sso_required":
-        return sso.continue_page(str(answer.body.get("sign_in_url", "")))
+        return sso.continue_page(str(answer.body.get("sign_in_url", "")), typed["email"].strip())
     if not token:
         return _form(forms.refused(answer, FIELDS))
     response = after(token)

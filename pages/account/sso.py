@@ -9,12 +9,13 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from flask import abort, redirect, request, url_for
-from flask.typing import ResponseReturnValue
+from werkzeug.wrappers import Response
 
 from pages.account import cookies, destinations, forms
 from pages.account.api import ApiAnswer
 
 CONNECTION_ID: Final = re.compile(r"ssoc_[0-9A-Z]{26}")
+_ADDRESS: Final = re.compile(r"[0-9A-Za-z_+.'&-]{1,64}@[0-9A-Za-z.-]{1,180}")
 SAYS: Final = {
     "not_found": "There is no such way to sign in. Enter your email address to find yours.",
     "seat_limit": "Your organization has no free seat. Ask whoever looks after it.",
@@ -23,7 +24,7 @@ SAYS: Final = {
 _CANCELLED: Final = "access_denied"
 
 
-def sso() -> ResponseReturnValue:
+def sso() -> Response:
     """Which provider an address signs in with."""
     if request.method == "GET":
         return find_page()
@@ -35,23 +36,26 @@ def sso() -> ResponseReturnValue:
     if connection is None:
         form = forms.PageForm(values={"email": email}, code="no_sso")
         return find_page(form, domain=str(answer.body["domain"]))
-    return continue_page(str(connection["sign_in_url"]))
+    return continue_page(str(connection["sign_in_url"]), email)
 
 
-def continue_page(sign_in_url: str) -> ResponseReturnValue:
-    """A link to where the sign-in begins, which browsers follow by themselves."""
+def continue_page(sign_in_url: str, email: str = "") -> Response:
+    """A link to where the sign-in begins, which browsers follow by themselves.
+
+    The provider gets the address as a hint, so that nobody types it twice.
+    """
     connection_id = sign_in_url.rpartition("/")[2]
     if not CONNECTION_ID.fullmatch(connection_id):
         return find_page()
-    start = url_for("sso_start", connection_id=connection_id, **_after())
+    start = url_for("sso_start", connection_id=connection_id, **_hint(email), **_after())
     return forms.show("sso_continue.html", start=start)
 
 
-def sso_start(connection_id: str) -> ResponseReturnValue:
+def sso_start(connection_id: str) -> Response:
     """Off to the provider, with what binds the way back to this browser."""
     if not CONNECTION_ID.fullmatch(connection_id):
         abort(404)
-    body = {"connection_id": connection_id}
+    body = {"connection_id": connection_id, **_hint(request.args.get("login_hint", ""))}
     answer = forms.call_as("", "POST", "/v1/sso/sign-ins", body=body)
     if not answer.is_ok:
         return find_page(forms.refused(answer, (), says=SAYS))
@@ -61,7 +65,7 @@ def sso_start(connection_id: str) -> ResponseReturnValue:
     return response
 
 
-def sso_callback() -> ResponseReturnValue:
+def sso_callback() -> Response:
     """Where a provider of OpenID Connect sends the browser back to."""
     browser_token, after = cookies.begun_sso()
     if "error" in request.args:
@@ -76,7 +80,7 @@ def sso_callback() -> ResponseReturnValue:
     return open_session(str(answer.body["token"]), after)
 
 
-def open_session(token: str, after: str) -> ResponseReturnValue:
+def open_session(token: str, after: str) -> Response:
     """The browser's, in place of the one that it had."""
     if (former := cookies.session_token()) and former != token:
         forms.call_as(former, "DELETE", "/v1/sessions/current")
@@ -85,9 +89,14 @@ def open_session(token: str, after: str) -> ResponseReturnValue:
     return ended(response)
 
 
-def ended(response: Any) -> Any:
+def ended(response: Response) -> Response:
     cookies.drop(response, cookies.SSO)
     return response
+
+
+def _hint(email: str) -> dict[str, str]:
+    """Only what looks like an address: it may have come by somebody's link."""
+    return {"login_hint": email} if _ADDRESS.fullmatch(email) else {}
 
 
 def _after() -> dict[str, Any]:
@@ -125,5 +134,5 @@ def _provider_refused(error: str) -> forms.PageForm:
     return forms.PageForm(failure=text, code="provider_refused", status=403)
 
 
-def find_page(form: forms.PageForm | None = None, domain: str = "") -> Any:
+def find_page(form: forms.PageForm | None = None, domain: str = "") -> Response:
     return forms.show("sso.html", form, onward=_after(), domain=domain)

@@ -3,12 +3,15 @@
 import sqlalchemy as sa
 from alembic import op
 
-from storage.columns import Json, Timestamp
+from storage.columns import DatabaseClock, Json, Timestamp
 
 revision = "202611301430"
 down_revision = "202611301400"
 
 _VERIFIED = sa.text("verified_at IS NOT NULL")
+# Whose the rights are, and what they follow from, as 202611300750 has it.
+_ORGANIZATION = "status, session_max_age_s, api_key_max_age_s, role_sets, require_mfa"
+_USER = "is_support, totp_confirmed_at, passkeys"
 
 
 def upgrade() -> None:
@@ -19,6 +22,24 @@ def upgrade() -> None:
         "sessions",
         sa.Column("is_break_glass", sa.Boolean(), server_default=sa.false(), nullable=False),
     )
+    _tell("organizations", f"{_ORGANIZATION}, sso_enforced_domains")
+    _tell("users", f"{_USER}, email")
+
+
+def _tell(table: str, columns: str) -> None:
+    """Have changes of these columns told to those who follow events, and of no others."""
+    dialect = op.get_bind().dialect
+    is_postgresql = dialect.name == "postgresql"
+    name = f"{table}_rights_changed"
+    op.execute(f"DROP TRIGGER {name}" + (f" ON {table}" if is_postgresql else ""))
+    clock = str(DatabaseClock().compile(dialect=dialect))
+    act = (
+        "EXECUTE FUNCTION tell_of_rights('id')"
+        if is_postgresql
+        else "BEGIN INSERT INTO right_changes (whose, count, created_at)"  # noqa: S608 - of constants
+        f" VALUES (OLD.id, 1, {clock}) ON CONFLICT (whose) DO UPDATE SET count = count + 1; END"
+    )
+    op.execute(f"CREATE TRIGGER {name} AFTER UPDATE OF {columns} ON {table} FOR EACH ROW {act}")
 
 
 def _create_domains() -> None:
@@ -89,6 +110,8 @@ def _create_device_logins() -> None:
 
 
 def downgrade() -> None:
+    _tell("organizations", _ORGANIZATION)
+    _tell("users", _USER)
     op.drop_column("sessions", "is_break_glass")
     op.drop_column("organizations", "sso_enforced_domains")
     op.drop_table("device_logins")
