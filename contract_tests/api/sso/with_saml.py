@@ -2,9 +2,11 @@
 
 import base64
 import secrets
+import zlib
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import httpx
 from cryptography import x509
@@ -14,12 +16,10 @@ from contract_tests.api.harness import House, Tenant
 from contract_tests.api.letters import new_email
 from contract_tests.saml import provider
 from contract_tests.saml.provider import Signer, at
-from control.boundary import identity
-from control.sso.saml import connecting, service_provider
+from control.sso.saml import service_provider
 from control.sso.saml.documents import DS, Element, tag
 from storage.database import now
-from storage.sso import connections, sign_ins
-from storage.sso.sign_ins import SsoSignIn
+from storage.sso import connections
 
 SESSIONS = "/v1/sso/saml/sessions"
 ISSUER = provider.ISSUER
@@ -66,24 +66,11 @@ def connect(house: House, tenant: Tenant, **choices: Any) -> str:
 
 def begin(house: House, connection_id: str) -> Begun:
     """A sign-in in a new browser."""
-    state, browser = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
-    hashed, sealer = identity.token_sha256(state), house.services.sealer
-    base_url = house.services.settings.base_url
-    with house.database.write() as db:
-        at_now = now(db)
-        connection = connections.enter(db, connection_id)
-        begun = connecting.begin(connection, base_url, sealer, relay_state=state, now=at_now)
-        made = SsoSignIn(
-            state_hash=hashed,
-            org_id=connection.org_id,
-            connection_id=connection_id,
-            browser_hash=identity.token_sha256(browser),
-            sealed=connecting.seal_request(begun, sealer, hashed),
-            place="192.0.2.1",
-            expires_at=at_now + timedelta(seconds=sign_ins.TTL_S),
-        )
-        sign_ins.begin(db, made, at_now)
-    return Begun(connection_id, begun.request_id, state, browser)
+    made = house.post("/v1/sso/sign-ins", json={"connection_id": connection_id})
+    assert made.status_code == 201, made.text
+    query = parse_qs(urlsplit(made.json()["redirect_url"]).query)
+    request_id = asked(query["SAMLRequest"][0]).get("ID", "")
+    return Begun(connection_id, request_id, query["RelayState"][0], made.json()["browser_token"])
 
 
 def answered(house: House, begun: Begun, email: str, **said: Any) -> str:
@@ -141,3 +128,8 @@ def change(house: House, connection_id: str, **values: Any) -> None:
 
 def put(house: House, tenant: Tenant, **body: Any) -> httpx.Response:
     return house.request("PUT", f"{tenant.path}/enterprise/sso", tenant.key, json=body)
+
+
+def asked(saml_request: str) -> Element:
+    """The request in the URL that a browser is sent to."""
+    return etree.fromstring(zlib.decompress(base64.b64decode(saml_request), -15))
