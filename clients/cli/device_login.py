@@ -5,8 +5,7 @@ program, and stands in no address, argument or history.
 """
 
 import re
-import time
-from collections.abc import Callable
+from time import monotonic, sleep
 from typing import Any, Final
 
 import typer
@@ -24,18 +23,13 @@ _PAGE: Final = re.compile(r"https?://[!-~]{1,500}")
 _CODE: Final = re.compile(r"[A-Z0-9-]{4,20}")
 
 
-def session(
-    context: CommandContext,
-    *,
-    sleep: Callable[[float], None] = time.sleep,
-    clock: Callable[[], float] = time.monotonic,
-) -> dict[str, Any]:
+def session(context: CommandContext) -> dict[str, Any]:
     """The session that somebody lets this program have.
 
     Raises Forbidden where they refuse, and Conflict where nobody does so in time.
     """
     begun = _begun(context)
-    until = clock() + min(int(begun["expires_in_s"]), _LONGEST_S)
+    until = monotonic() + min(int(begun["expires_in_s"]), _LONGEST_S)
     shortest, longest = _INTERVALS_S
     interval_s = min(max(int(begun["interval_s"]), shortest), longest)
     _show(begun)
@@ -50,7 +44,7 @@ def session(
         except errors.ConnectionFailed as error:
             # A laptop that has slept, or a network that comes and goes.
             waiting = error
-        if clock() >= until:
+        if monotonic() >= until:
             raise waiting
 
 

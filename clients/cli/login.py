@@ -101,7 +101,7 @@ def login(
             body |= {"totp_code": code} if code else {}
             body |= {"break_glass": True} if break_glass else {}
             # The session there was tells who signs in, while strangers guess at the account.
-            session = _send(context, "/sessions", body, with_session=True)
+            session = _send(context, "/v1/sessions", body, with_session=True)
     save(context.profile, require_token("session_token", session["token"]), name)
     until = plain(str(session.get("expires_at")))
     typer.echo(f"signed in until {until}; session saved in profile {name}", err=True)
