@@ -40,6 +40,10 @@ def test_a_group_gives_and_takes_at_once(provider: Provider) -> None:
     assert permissions(provider, eve) == permissions(provider, ada)
     provider.patch(path, {"op": "remove", "path": f'members[value eq "{ada}"]'})
     assert permissions(provider, ada) == before
+    asked = f"/v1/orgs/{provider.org_id}/access/explain?user_id={eve}&operation=members.update"
+    told = provider.house.get(asked, provider.tenant.key).json()
+    assert [(one["source"], one["role"]) for one in told["by"]] == [("scim_group", "Admins")]
+    assert "the group Admins" in told["explanation"]
     give(provider, group["id"], org_role=None)
     assert permissions(provider, eve) == before
 
@@ -87,7 +91,7 @@ def test_nobody_gives_or_takes_by_a_group_what_they_do_not_have(provider: Provid
     made = house.post(
         f"/v1/orgs/{provider.org_id}/roles",
         provider.tenant.owner.session,
-        json={"name": "sso", "permissions": ["sso:read", "sso:write"]},
+        json={"name": "sso", "permissions": ["org:read", "sso:read", "sso:write"]},
     )
     assert made.status_code == 201, made.text
     assigned = house.post(

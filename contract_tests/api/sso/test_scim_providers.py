@@ -16,7 +16,7 @@ def provider(house: House) -> Provider:
 
 
 def test_entra_id_provisions_a_user(provider: Provider) -> None:
-    """https://learn.microsoft.com/entra/identity/app-provisioning/use-scim-to-provision-users-and-groups"""
+    """As learn.microsoft.com/entra/identity/app-provisioning/use-scim-to-provision-users says."""
     email = provider.address("grace")
     found = provider.ask("GET", f'/Users?filter=userName eq "{email}"&aadOptscim062020=')
     assert (found.status_code, found.json()["totalResults"]) == (200, 0)
@@ -102,7 +102,7 @@ def test_entra_id_asks_for_somebody_by_their_external_id(provider: Provider) -> 
 
 
 def test_okta_provisions_a_user_and_deactivates_them(provider: Provider) -> None:
-    """https://developer.okta.com/docs/api/openapi/okta-scim/guides/scim-20/"""
+    """As developer.okta.com/docs/api/openapi/okta-scim/guides/scim-20 says."""
     email = provider.address("isaac")
     asked = f"/Users?filter=userName%20eq%20%22{email}%22&startIndex=1&count=100"
     assert provider.ask("GET", asked).json()["totalResults"] == 0
@@ -184,7 +184,7 @@ def test_okta_reads_all_users_in_pages(provider: Provider) -> None:
 
 
 def test_google_provisions_suspends_and_deletes(provider: Provider) -> None:
-    """https://support.google.com/a/topic/6400789: users alone, as application/json."""
+    """As support.google.com/a/topic/6400789 says: users alone, as application/json."""
     email, kind = provider.address("lin"), {"Content-Type": "application/json; charset=UTF-8"}
     body: dict[str, Any] = {
         "schemas": [USER],
