@@ -1,6 +1,7 @@
 """An identity provider's side of SCIM: a client with a token of an organization."""
 
 import os
+from copy import copy
 from typing import Any
 
 import httpx
@@ -60,6 +61,12 @@ class Provider:
                 expires_at=None,
             )
             return token.secret, made.id
+
+    def on(self, replica: House) -> "Provider":
+        """The same provider, which asks another replica."""
+        same = copy(self)
+        same.house = replica
+        return same
 
     def ask(self, method: str, path: str, body: Any = None, **options: Any) -> httpx.Response:
         headers = {**TYPE, **options.pop("headers", {})} if body is not None else {}
