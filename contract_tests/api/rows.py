@@ -57,6 +57,7 @@ class Estate:
     scim_group_id: str = f"sgrp_{NEVER}"
     scim_token_id: str = f"scimt_{NEVER}"
     sso_domain_id: str = f"ssod_{NEVER}"
+    connection_id: str = f"ssoc_{NEVER}"
     queue_name: str = "orders"
 
     @property
@@ -89,6 +90,7 @@ class Estate:
             "passkey_id": self.passkey_id,
             "siem_delivery_id": self.siem_delivery_id,
             "sso_domain_id": self.sso_domain_id,
+            "connection_id": self.connection_id,
             "action": "disable",
             "webhook_id": self.webhook_id,
             "delivery_id": self.delivery_id,
@@ -125,6 +127,7 @@ NOBODY = {
     "passkey_id": f"pk_{NEVER}",
     "siem_delivery_id": f"siem_{NEVER}",
     "sso_domain_id": f"ssod_{NEVER}",
+    "connection_id": f"ssoc_{NEVER}",
     "action": "disable",
     "webhook_id": f"wh_{NEVER}",
     "delivery_id": f"whd_{NEVER}",
@@ -147,7 +150,7 @@ def estate(house: House, name: str = "Estate", *, plan: str = "team") -> Estate:
     ids = (*copies, migration_id, alert_id, user_id, invite_id, team_id, *roles, approval_id)
     ids = (*ids, attached(house, tenant, name), with_passkey(house, tenant))
     ids = (*ids, *with_webhook(house, tenant, name), sent_to_siem(house, tenant, name))
-    ids = (*ids, claimed(house, tenant, name))
+    ids = (*ids, claimed(house, tenant, name), connected(house, tenant, name))
     return Estate(tenant, instance_id, domain_id, *ids)
 
 
@@ -186,6 +189,14 @@ def claimed(house: House, tenant: Tenant, name: str) -> str:
     """The id of a claimed SSO domain, with this name in it."""
     body = {"domain": f"{'-'.join(name.lower().split())}.{identifiers.new('').lower()}.com"}
     made = house.post(f"{tenant.path}/sso/domains", tenant.key, json=body)
+    assert made.status_code == 201, made.text
+    return str(made.json()["id"])
+
+
+def connected(house: House, tenant: Tenant, name: str) -> str:
+    """The id of an SSO connection of this name, whose metadata is to follow."""
+    body = {"name": name, "saml": {}}
+    made = house.post(f"{tenant.path}/sso/connections", tenant.key, json=body)
     assert made.status_code == 201, made.text
     return str(made.json()["id"])
 
