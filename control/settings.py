@@ -39,6 +39,9 @@ class RateLimits:
     pages_per_minute: int = 120
     # Requests whose credentials were refused, per client address.
     refused_per_minute: int = 600
+    # SCIM requests for each organization. Entra ID wants 25 a second, and sends bursts of more.
+    scim_per_minute: int = 1500
+    scim_burst: int = 250
     # What counts by address allows a network (IPv4: a /24, IPv6: a /48) so many times as much.
     network_times: int = 12
 

@@ -54,6 +54,8 @@ class Estate:
     webhook_id: str = f"wh_{NEVER}"
     delivery_id: str = f"whd_{NEVER}"
     siem_delivery_id: str = f"siem_{NEVER}"
+    scim_group_id: str = f"sgrp_{NEVER}"
+    scim_token_id: str = f"scimt_{NEVER}"
     sso_domain_id: str = f"ssod_{NEVER}"
     connection_id: str = f"ssoc_{NEVER}"
     queue_name: str = "orders"
@@ -92,6 +94,8 @@ class Estate:
             "action": "disable",
             "webhook_id": self.webhook_id,
             "delivery_id": self.delivery_id,
+            "scim_group_id": self.scim_group_id,
+            "scim_token_id": self.scim_token_id,
         }
 
 

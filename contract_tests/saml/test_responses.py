@@ -153,6 +153,8 @@ def test_an_address_is_only_where_the_mapping_says() -> None:
     with pytest.raises(SamlRefused) as caught:
         responses.accept(xml(provider.good()), trust(), expected(), {"email": "nothing"})
     assert caught.value.reason == "attribute_missing"
+    persistent = "urn:oasis:names:tc:SAML:2.0:nameid-format:persistent"
+    assert refused(xml(provider.good(email="", format=persistent))) == "attribute_missing"
     # Without one, a NameID that is an address will do.
     assert accepted(xml(provider.good(email=""))).email == ADA
 

@@ -155,6 +155,11 @@ def _windows(rates: RateLimits) -> Mapping[str, tuple[Window, ...]]:
         "reveal": (Window("reveal", rates.reveal_per_minute, _MINUTE_S),),
         "reveal_keys": (Window("reveal_keys", rates.reveal_keys_per_minute, _MINUTE_S),),
         "changes": (Window("changes", rates.changes_per_quarter_hour, _QUARTER_HOUR_S),),
+        # What an identity provider pushes into one organization.
+        "scim": (
+            Window("scim", rates.scim_per_minute, _MINUTE_S),
+            Window("scim_burst", rates.scim_burst, rates.burst_window_s),
+        ),
         "refused": (Window("refused", rates.refused_per_minute, _MINUTE_S),),
     }
     for name in BY_NETWORK:

@@ -31,6 +31,7 @@ from storage.network import domains
 from storage.roles import roles, service_accounts, support_grants, workload_identities
 from storage.sso import connections as sso_connections
 from storage.sso import domains as sso_domains
+from storage.sso import scim_groups, scim_tokens
 
 if TYPE_CHECKING:  # a call has a rule, and a rule its subjects
     from control.boundary.call import Call
@@ -197,6 +198,18 @@ def _approval(call: "Call", _found: Records, approval_id: str, *, lock: bool) ->
     raise RecordNotFound("approval not found")
 
 
+def _scim_group(
+    call: "Call", _found: Records, group_id: str, *, lock: bool
+) -> scim_groups.ScimGroup:
+    return scim_groups.fetch(call.db, _org_id(call), group_id, lock=lock)
+
+
+def _scim_token(
+    call: "Call", _found: Records, token_id: str, *, lock: bool
+) -> scim_tokens.ScimToken:
+    return scim_tokens.fetch(call.db, _org_id(call), token_id, lock=lock)
+
+
 def _session(call: "Call", _found: Records, session_id: str, *, lock: bool) -> sessions.UserSession:
     assert call.caller is not None
     own = call.caller.session.id if call.caller.session else ""
@@ -229,6 +242,8 @@ KINDS: Final[Mapping[str, RecordKind]] = {
     "domain": RecordKind("instance", _domain),
     "sso_connection": RecordKind(ORG, _sso_connection),
     "sso_domain": RecordKind(ORG, _sso_domain),
+    "scim_group": RecordKind(ORG, _scim_group),
+    "scim_token": RecordKind(ORG, _scim_token),
     "backup": RecordKind("instance", _backup),
     "restore": RecordKind("instance", _restore),
     "migration": RecordKind("instance", _migration),

@@ -1,1 +1,1 @@
-"""Single sign-on: connections, domains, and signing in by a provider."""
+"""Single sign-on and SCIM: how an organization's identity provider brings people in."""

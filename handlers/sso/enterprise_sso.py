@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from control.policy import sso_connections as rules
 from control.policy.violations import refuse, wrong
 from control.sso.saml import connecting
 from control.sso.saml.known import SamlSettings
@@ -14,7 +15,6 @@ from storage.sso.connections import SsoConnection
 Body = dict[str, Any]
 
 _NAME: Final = "SAML"
-_ROLE: Final = "member"
 
 
 def get(call: OrgCall) -> Body:
@@ -47,21 +47,9 @@ def _parsed(call: OrgCall, xml: str) -> SamlSettings:
 
 
 def _made(call: OrgCall) -> SsoConnection:
-    connection_id = connections.new_id()
-    settings, sealed = connecting.new_settings(connection_id, {}, call.services.sealer, call.now)
-    made = SsoConnection(
-        id=connection_id,
-        org_id=call.org.id,
-        kind="saml",
-        name=_NAME,
-        status="pending_verification",
-        default_role=_ROLE,
-        attribute_mapping={},
-        settings=settings,
-        secrets_sealed=sealed,
-        created_by=call.caller.id,
-    )
-    return connections.add(call.db, made)
+    configuring.check_default_role(call, rules.DEFAULT_ROLE)
+    refuse(rules.check_one_more(connections.count(call.db, call.org.id)))
+    return connections.add(call.db, configuring.new(call, {"name": _NAME, "saml": {}}, None))
 
 
 def _shown(call: OrgCall) -> Body:

@@ -33,7 +33,7 @@ def create(call: Call, body: Body) -> Reply:
         begun = _begin_saml(call, connection)
     sign_ins.begin(call.db, begun.record, call.now)
     answer = {"redirect_url": begun.redirect_url, "browser_token": begun.browser_token}
-    return Reply(201, {**answer, "expires_in_s": sign_ins.TTL_S})
+    return Reply(201, {"kind": connection.kind, **answer, "expires_in_s": sign_ins.TTL_S})
 
 
 def complete(call: Call, body: Body) -> Reply:  # noqa: ARG001 -- x-asks has read it

@@ -14,9 +14,9 @@ from werkzeug.wrappers import Response
 from pages.account import cookies, destinations, forms
 from pages.account.api import ApiAnswer
 
-_CONNECTION_ID: Final = re.compile(r"ssoc_[0-9A-Z]{26}")
+CONNECTION_ID: Final = re.compile(r"ssoc_[0-9A-Z]{26}")
 _ADDRESS: Final = re.compile(r"[0-9A-Za-z_+.'&-]{1,64}@[0-9A-Za-z.-]{1,180}")
-_SAYS: Final = {
+SAYS: Final = {
     "not_found": "There is no such way to sign in. Enter your email address to find yours.",
     "seat_limit": "Your organization has no free seat. Ask whoever looks after it.",
 }
@@ -31,15 +31,15 @@ _CANCELLED: Final = "access_denied"
 def sso() -> Response:
     """Which provider an address signs in with."""
     if request.method == "GET":
-        return _find_page()
+        return find_page()
     email = request.form.get("email", "").strip()
     answer = forms.call_as("", "GET", f"/v1/sso/discover?{urlencode({'email': email})}")
     if not answer.is_ok:
-        return _find_page(_refused_address(answer))
+        return find_page(_refused_address(answer))
     connection = answer.body["connection"]
     if connection is None:
         text = _NO_PROVIDER.format(answer.body["domain"])
-        return _find_page(forms.PageForm(values={"email": email}, failure=text))
+        return find_page(forms.PageForm(values={"email": email}, failure=text))
     return continue_page(str(connection["sign_in_url"]), email)
 
 
@@ -49,22 +49,23 @@ def continue_page(sign_in_url: str, email: str = "") -> Response:
     The provider gets the address as a hint, so that nobody types it twice.
     """
     connection_id = sign_in_url.rpartition("/")[2]
-    if not _CONNECTION_ID.fullmatch(connection_id):
-        return _find_page()
+    if not CONNECTION_ID.fullmatch(connection_id):
+        return find_page()
     start = url_for("sso_start", connection_id=connection_id, **_hint(email), **_after())
     return forms.show("sso_continue.html", start=start)
 
 
 def sso_start(connection_id: str) -> Response:
     """Off to the provider, with what binds the way back to this browser."""
-    if not _CONNECTION_ID.fullmatch(connection_id):
+    if not CONNECTION_ID.fullmatch(connection_id):
         abort(404)
     body = {"connection_id": connection_id, **_hint(request.args.get("login_hint", ""))}
     answer = forms.call_as("", "POST", "/v1/sso/sign-ins", body=body)
     if not answer.is_ok:
-        return _find_page(forms.refused(answer, (), says=_SAYS))
+        return find_page(forms.refused(answer, (), says=SAYS))
     response = redirect(str(answer.body["redirect_url"]), 303)
-    cookies.keep_sso(response, str(answer.body["browser_token"]), _after().get("next", ""))
+    browser_token, after = str(answer.body["browser_token"]), _after().get("next", "")
+    cookies.keep_sso(response, browser_token, after, by_form=answer.body["kind"] == "saml")
     return response
 
 
@@ -72,14 +73,14 @@ def sso_callback() -> Response:
     """Where a provider of OpenID Connect sends the browser back to."""
     browser_token, after = cookies.begun_sso()
     if "error" in request.args:
-        return _ended(_find_page(_provider_refused(request.args["error"])))
+        return ended(find_page(_provider_refused(request.args["error"])))
     body: dict[str, Any] = {"browser_token": browser_token}
     body |= {name: request.args.get(name, "") for name in ("code", "state")}
     if "iss" in request.args:
         body["iss"] = request.args["iss"]
     answer = forms.call_as("", "POST", "/v1/sso/sessions", body=body)
     if not answer.is_ok:
-        return _ended(_find_page(_refused_return(answer)))
+        return ended(find_page(_refused_return(answer)))
     return open_session(str(answer.body["token"]), after)
 
 
@@ -89,10 +90,10 @@ def open_session(token: str, after: str) -> Response:
         forms.call_as(former, "DELETE", "/v1/sessions/current")
     response = redirect(destinations.page_of(after), 303)
     cookies.keep_session(response, token)
-    return _ended(response)
+    return ended(response)
 
 
-def _ended(response: Response) -> Response:
+def ended(response: Response) -> Response:
     cookies.drop(response, cookies.SSO)
     return response
 
@@ -122,7 +123,7 @@ def _refused_address(answer: ApiAnswer) -> forms.PageForm:
 
 
 def _refused_return(answer: ApiAnswer) -> forms.PageForm:
-    form = forms.refused(answer, (), says=_SAYS)
+    form = forms.refused(answer, (), says=SAYS)
     if answer.body.get("errors"):
         form.failure = "The answer of the identity provider is incomplete. Sign in again."
     return form
@@ -137,5 +138,5 @@ def _provider_refused(error: str) -> forms.PageForm:
     return forms.PageForm(failure=text, code="provider_refused", status=403)
 
 
-def _find_page(form: forms.PageForm | None = None) -> Response:
+def find_page(form: forms.PageForm | None = None) -> Response:
     return forms.show("sso.html", form, onward=_after())

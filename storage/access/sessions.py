@@ -111,6 +111,11 @@ def revoke_all(db: Session, user_id: str, at: datetime) -> int:
     return _revoke(db, user_id, at)
 
 
+def revoke_held_to(db: Session, user_id: str, org_id: str, at: datetime) -> int:
+    """End the user's live sessions that are held to this organization; how many that were."""
+    return _revoke(db, user_id, at, UserSession.sso_org_id == org_id)
+
+
 def revoke_of_connection(db: Session, connection_id: str, at: datetime) -> int:
     """End every live session that began by this connection; how many that were."""
     live = (UserSession.revoked_at.is_(None), UserSession.expires_at > at)

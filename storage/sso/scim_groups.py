@@ -170,6 +170,13 @@ def pushed_members(db: Session, org_id: str, group_ids: Collection[str]) -> list
     return list(db.execute(rows.order_by(ScimGroupMember.user_id)).tuples())
 
 
+def of_pushed(db: Session, org_id: str, user_id: str) -> list[ScimGroup]:
+    """The groups that SCIM has put them into."""
+    rows = select(ScimGroup).join(ScimGroupMember, ScimGroupMember.group_id == ScimGroup.id)
+    rows = rows.where(ScimGroup.org_id == org_id, ScimGroupMember.user_id == user_id)
+    return list(db.scalars(rows))
+
+
 def pushed_groups(
     db: Session, org_id: str, user_ids: Collection[str]
 ) -> list[tuple[str, str, str]]:

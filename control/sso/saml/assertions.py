@@ -20,7 +20,14 @@ LASTS_MAX: Final = timedelta(hours=24)
 """Of an assertion: for so long it has to be remembered as used."""
 BEARER: Final = "urn:oasis:names:tc:SAML:2.0:cm:bearer"
 _TRANSIENT: Final = "urn:oasis:names:tc:SAML:2.0:nameid-format:transient"
-_EMAIL: Final = "urn:oasis:names:tc:SAML:1.1:nameid-format:emailAddress"
+# A persistent one may look like an address, and is none.
+_MAY_BE_EMAIL: Final = frozenset(
+    {
+        "",
+        "urn:oasis:names:tc:SAML:1.1:nameid-format:emailAddress",
+        "urn:oasis:names:tc:SAML:1.1:nameid-format:unspecified",
+    }
+)
 _KNOWN_CONDITIONS: Final = frozenset(
     tag(SAML, name) for name in ("AudienceRestriction", "OneTimeUse", "ProxyRestriction")
 )
@@ -44,7 +51,7 @@ DEFAULT_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "groups": (
         *("groups", "http://schemas.microsoft.com/ws/2008/06/identity/claims/groups"),
-        *("memberOf", "Group"),
+        *("memberOf", "Group", "urn:oid:1.3.6.1.4.1.5923.1.5.1.1"),
     ),
 }
 """Where each is looked for, in this order, unless the connection's attribute mapping names it."""
@@ -207,7 +214,7 @@ def _read(
     told = _attributes(assertion)
     email = _first(told, mapping, "email")
     # Where the mapping names an attribute, nothing else is an address.
-    if not email and not mapping.get("email") and (kind == _EMAIL or "@" in named):
+    if not email and not mapping.get("email") and kind in _MAY_BE_EMAIL and "@" in named:
         email = named
     if not email:
         raise SamlRefused("attribute_missing")

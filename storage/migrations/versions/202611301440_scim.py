@@ -5,7 +5,7 @@ from alembic import op
 
 from storage.columns import DatabaseClock, Json, Timestamp
 
-revision = "202611301420"
+revision = "202611301440"
 down_revision = "202611301430"
 
 _KINDS = ("user", "api_key", "service_account", "system", "anonymous")
