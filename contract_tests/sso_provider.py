@@ -11,6 +11,10 @@ from urllib.parse import parse_qs, urlsplit
 import jwt
 
 from contract_tests.oidc_issuer import CONFIGURATION, JWKS, ec_key, public, rsa_key
+from control.delivery.dns_names import DnsNames
+from control.delivery.guarded import Fetched
+from control.delivery.receiver_urls import Reach
+from control.sso.providers import GuardedProviders, ProviderUnavailable
 
 CLIENT_ID = "menagerie-of-tests"
 CLIENT_SECRET = "its:secret %"
@@ -122,3 +126,15 @@ class SsoProvider:
         answer = {"id_token": id_token, "access_token": "at-1", "token_type": "Bearer", **more}
         self.codes[code] = lambda _form: (200, answer)
         return code
+
+
+class LoopbackProviders(GuardedProviders):
+    """Asks providers on this machine, and nobody else: tests need no network."""
+
+    def __init__(self) -> None:
+        super().__init__(Reach(here=True), DnsNames)
+
+    def fetch(self, url: str, **options: Any) -> Fetched:
+        if not url.startswith("http://127.0.0.1:"):
+            raise ProviderUnavailable("tests ask nobody outside")
+        return super().fetch(url, **options)

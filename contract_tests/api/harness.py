@@ -17,6 +17,7 @@ from sqlalchemy import update
 from contract_tests.api.oracle import Oracle, OracleTransport, document
 from contract_tests.name_server import NameServer
 from contract_tests.oidc_issuer import LoopbackIssuers, OidcIssuer
+from contract_tests.sso_provider import LoopbackProviders
 from contract_tests.workflows.fake_cell import FakeCell, FakeCells
 from contract_tests.workflows.known import WORK
 from contract_tests.workflows.letters import Letters
@@ -24,12 +25,9 @@ from control.boundary import identity
 from control.boundary.breaches import BreachedPasswords
 from control.boundary.rates import make_limiter
 from control.cells.signing import Signer
-from control.delivery.dns_names import DnsNames
-from control.delivery.receiver_urls import Reach
 from control.sealing import Sealer
 from control.services import Services
 from control.settings import ControlSettings
-from control.sso.providers import GuardedProviders
 from control.work import Operation, queue, runner
 from control.workflows.network.dns import DnsResolver
 from menagerie.composition import build_app
@@ -112,7 +110,7 @@ class House:
             cells=FakeCells(self.cell),
             resolver=DnsResolver([self.names.address]),
             issuers=LoopbackIssuers(),
-            providers=GuardedProviders(Reach(here=True), DnsNames),
+            providers=LoopbackProviders(),
             mailer=self.letters,
             breaches=BreachedPasswords(),
         )

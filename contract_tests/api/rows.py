@@ -9,6 +9,7 @@ from sqlalchemy import select
 from contract_tests.api.estate_parts import pushed, with_passkey
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.oracle import document
+from contract_tests.api.sso.in_estates import claimed, connected
 from contract_tests.workflows.known import take_turn
 from control.workflows.instances.subjects import publish_failed
 from specserver import Operation
@@ -57,6 +58,7 @@ class Estate:
     scim_group_id: str = f"sgrp_{NEVER}"
     scim_token_id: str = f"scimt_{NEVER}"
     sso_domain_id: str = f"ssod_{NEVER}"
+    connection_id: str = f"ssoc_{NEVER}"
     queue_name: str = "orders"
 
     @property
@@ -89,6 +91,11 @@ class Estate:
             "passkey_id": self.passkey_id,
             "siem_delivery_id": self.siem_delivery_id,
             "sso_domain_id": self.sso_domain_id,
+            "email": "ada@example.com",
+            "connection_id": self.connection_id,
+            "saml_connection_id": self.connection_id,
+            "scim_group_id": self.scim_group_id,
+            "scim_token_id": self.scim_token_id,
             "action": "disable",
             "webhook_id": self.webhook_id,
             "delivery_id": self.delivery_id,
@@ -125,6 +132,9 @@ NOBODY = {
     "passkey_id": f"pk_{NEVER}",
     "siem_delivery_id": f"siem_{NEVER}",
     "sso_domain_id": f"ssod_{NEVER}",
+    "email": "ada@example.com",
+    "connection_id": f"ssoc_{NEVER}",
+    "saml_connection_id": f"ssoc_{NEVER}",
     "scim_group_id": f"sgrp_{NEVER}",
     "scim_token_id": f"scimt_{NEVER}",
     "action": "disable",
@@ -149,8 +159,10 @@ def estate(house: House, name: str = "Estate", *, plan: str = "team") -> Estate:
     ids = (*copies, migration_id, alert_id, user_id, invite_id, team_id, *roles, approval_id)
     ids = (*ids, attached(house, tenant, name), with_passkey(house, tenant))
     ids = (*ids, *with_webhook(house, tenant, name), sent_to_siem(house, tenant, name))
-    ids = (*ids, *pushed(house, tenant, name), claimed(house, tenant, name))
-    return Estate(tenant, instance_id, domain_id, *ids)
+    ids = (*ids, *pushed(house, tenant, name))
+    sso = {"sso_domain_id": claimed(house, tenant, name)}
+    sso |= {"connection_id": connected(house, tenant, name)}
+    return Estate(tenant, instance_id, domain_id, *ids, **sso)
 
 
 def sent_to_siem(house: House, tenant: Tenant, name: str) -> str:
@@ -160,14 +172,6 @@ def sent_to_siem(house: House, tenant: Tenant, name: str) -> str:
     secrets = {"access_key_id": "AKIA", "secret_access_key": "secret"}
     path = f"{tenant.path}/audit/siem-deliveries"
     made = house.post(path, tenant.key, json={"target": {**target, **secrets}})
-    assert made.status_code == 201, made.text
-    return str(made.json()["id"])
-
-
-def claimed(house: House, tenant: Tenant, name: str) -> str:
-    """The id of a claimed SSO domain, with this name in it."""
-    body = {"domain": f"{'-'.join(name.lower().split())}.{identifiers.new('').lower()}.com"}
-    made = house.post(f"{tenant.path}/sso/domains", tenant.key, json=body)
     assert made.status_code == 201, made.text
     return str(made.json()["id"])
 

@@ -30,6 +30,8 @@ PUBLIC = {
     "password_resets.create",
     "sessions.create",
     "sso_discovery.discover",
+    "sso_sign_ins.create",
+    "sso_sign_ins.complete",
     "device_logins.create",
     "device_logins.exchange",
     "users.create",

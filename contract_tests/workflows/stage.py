@@ -9,17 +9,15 @@ from sqlalchemy import select
 
 from contract_tests.name_server import NOBODY
 from contract_tests.oidc_issuer import LoopbackIssuers
+from contract_tests.sso_provider import LoopbackProviders
 from contract_tests.workflows.fake_cell import FakeCell, FakeCells
 from contract_tests.workflows.known import WORK
 from contract_tests.workflows.letters import Letters
 from control.boundary.breaches import BreachedPasswords
 from control.cells.signing import Signer
-from control.delivery.dns_names import DnsNames
-from control.delivery.receiver_urls import Reach
 from control.sealing import Sealer
 from control.services import Services
 from control.settings import ControlSettings
-from control.sso.providers import GuardedProviders
 from control.work import Operation, queue, runner
 from control.workflows.instances.starting import start
 from control.workflows.network.dns import DnsResolver
@@ -150,7 +148,7 @@ def make_services(database: Database, cell: FakeCell) -> Services:
         cells=FakeCells(cell),
         resolver=DnsResolver([NOBODY]),
         issuers=LoopbackIssuers(),
-        providers=GuardedProviders(Reach(here=True), DnsNames),
+        providers=LoopbackProviders(),
         mailer=Letters(),
         breaches=BreachedPasswords(),
     )

@@ -20,6 +20,10 @@ SAYS: Final = {
     "not_found": "There is no such way to sign in. Enter your email address to find yours.",
     "seat_limit": "Your organization has no free seat. Ask whoever looks after it.",
 }
+_NO_PROVIDER: Final = (
+    "No organization has connected an identity provider for {}. Sign in with a password or a"
+    " passkey, or ask whoever looks after your organization."
+)
 # Of RFC 6749, what a provider says in place of a code; whatever else it says is not repeated.
 _CANCELLED: Final = "access_denied"
 
@@ -34,8 +38,8 @@ def sso() -> Response:
         return find_page(_refused_address(answer))
     connection = answer.body["connection"]
     if connection is None:
-        form = forms.PageForm(values={"email": email}, code="no_sso")
-        return find_page(form, domain=str(answer.body["domain"]))
+        text = _NO_PROVIDER.format(answer.body["domain"])
+        return find_page(forms.PageForm(values={"email": email}, failure=text))
     return continue_page(str(connection["sign_in_url"]), email)
 
 
@@ -94,7 +98,7 @@ def ended(response: Response) -> Response:
     return response
 
 
-def _hint(email: str) -> dict[str, str]:
+def _hint(email: str) -> dict[str, Any]:
     """Only what looks like an address: it may have come by somebody's link."""
     return {"login_hint": email} if _ADDRESS.fullmatch(email) else {}
 
@@ -134,5 +138,5 @@ def _provider_refused(error: str) -> forms.PageForm:
     return forms.PageForm(failure=text, code="provider_refused", status=403)
 
 
-def find_page(form: forms.PageForm | None = None, domain: str = "") -> Response:
-    return forms.show("sso.html", form, onward=_after(), domain=domain)
+def find_page(form: forms.PageForm | None = None) -> Response:
+    return forms.show("sso.html", form, onward=_after())

@@ -56,7 +56,7 @@ def symmetric(provider: SsoProvider, claims: Json) -> str:
 def embedded(provider: SsoProvider, claims: Json) -> str:
     """With the key that verifies it in its own header."""
     key = rsa_key("attacker")
-    header = {"jwk": public(key, "rsa-1"), "jku": "http://127.0.0.1:9/keys", "x5u": "http://x"}
+    header: Any = {"jwk": public(key, "rsa-1"), "jku": "http://127.0.0.1:9/keys", "x5u": "http://x"}
     return provider.signed(claims, key, **header)
 
 
@@ -232,9 +232,7 @@ UNUSABLE: dict[str, Callable[[], Any]] = {
     "small": lambda: [public(rsa_key("small", 1024), "rsa-1")],
     "for encryption": lambda: [{**public(rsa_key(), "rsa-1"), "use": "enc"}],
     "for another algorithm": lambda: [{**public(rsa_key(), "rsa-1"), "alg": "RSA-OAEP"}],
-    "another curve": lambda: [
-        {**public(ec.generate_private_key(ec.SECP384R1()), "ec-1")}  # type: ignore[arg-type]
-    ],
+    "another curve": lambda: [{**public(ec.generate_private_key(ec.SECP384R1()), "ec-1")}],
     "too many": lambda: [public(rsa_key(), f"k-{number}") for number in range(51)],
     "no keys": lambda: [7, None, "x", []],
 }
