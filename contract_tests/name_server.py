@@ -13,6 +13,8 @@ import dns.rrset
 
 MESSAGE_MAX = 4096
 FOLLOWED = {dns.rdatatype.CNAME, dns.rdatatype.A, dns.rdatatype.AAAA}
+CHAIN_MAX = 40
+"""Aliases told in one answer, more than any resolver follows."""
 NOBODY = "127.0.0.1:9"
 """Where no server answers."""
 
@@ -21,12 +23,14 @@ class NameServer:
     """Answers CNAME questions from `records`; what is not in `hosts` or `records` is unknown.
 
     Asked for an address it follows `records`, and has the one in `addresses` where they lead to.
+    Asked for TXT it follows them too, all the way, to what `texts` has there.
     """
 
     def __init__(self) -> None:
         self.records: dict[str, str] = {}
         self.hosts: set[str] = set()
         self.addresses: dict[str, str] = {}
+        self.texts: dict[str, list[str]] = {}
         # While set, every question is answered with a server failure.
         self.fails = False
         # Names that nothing is answered to, as if their own servers did not answer.
@@ -76,6 +80,8 @@ class NameServer:
         self.questions.append(name)
         if self.fails:
             answer.set_rcode(dns.rcode.SERVFAIL)
+        elif question.rdtype == dns.rdatatype.TXT:
+            self._answer_texts(answer, name)
         elif name in self.records and question.rdtype in FOLLOWED:
             target = f"{self.records[name]}."
             answer.answer.append(dns.rrset.from_text(question.name, 60, "IN", "CNAME", target))
@@ -85,3 +91,17 @@ class NameServer:
         elif name not in self.hosts and name not in self.records:
             answer.set_rcode(dns.rcode.NXDOMAIN)
         return answer
+
+    def _answer_texts(self, answer: dns.message.Message, name: str) -> None:
+        is_known = name in self.texts or name in self.records or name in self.hosts
+        while name in self.records and len(answer.answer) < CHAIN_MAX:
+            target = self.records[name]
+            alias = dns.rrset.from_text(f"{name}.", 60, "IN", "CNAME", f"{target}.")
+            answer.answer.append(alias)
+            name = target
+        for value in self.texts.get(name, ()):
+            parts = [value[at : at + 255] for at in range(0, len(value), 255)] or [""]
+            quoted = " ".join(f'"{part}"' for part in parts)
+            answer.answer.append(dns.rrset.from_text(f"{name}.", 60, "IN", "TXT", quoted))
+        if not is_known:
+            answer.set_rcode(dns.rcode.NXDOMAIN)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # these modules name Services themselves
     from control.mail import Mailer
     from control.sealing import Sealer
     from control.settings import ControlSettings
+    from control.sso.providers import Providers
     from control.workflows.events.audit_publishing import KeepsRecords
     from control.workflows.network.dns import Resolver
     from control.workflows.roles.issuer_documents import Issuers
@@ -29,6 +30,7 @@ class Services:
     cells: Cells
     resolver: Resolver
     issuers: Issuers
+    providers: Providers
     mailer: Mailer
     breaches: BreachedPasswords
     audit_logs: tuple[KeepsRecords, ...] = ()

@@ -16,6 +16,10 @@ class RateLimits:
     burst_window_s: int = 5
     unauthenticated_per_minute: int = 60
     authentication_per_minute: int = 10
+    # Which identity provider an address signs in with.
+    discovery_per_minute: int = 20
+    # Logins of programs without a browser: begun, and asked about every five seconds.
+    device_per_minute: int = 60
     # In 15 minutes: passwords tried at one account, without a live session of it; passwords tried
     # with one such session; codes tried at one user.
     account_per_quarter_hour: int = 10
@@ -35,6 +39,9 @@ class RateLimits:
     pages_per_minute: int = 120
     # Requests whose credentials were refused, per client address.
     refused_per_minute: int = 600
+    # SCIM requests for each organization. Entra ID wants 25 a second, and sends bursts of more.
+    scim_per_minute: int = 1500
+    scim_burst: int = 250
     # What counts by address allows a network (IPv4: a /24, IPv6: a /48) so many times as much.
     network_times: int = 12
 
@@ -67,6 +74,9 @@ class ControlSettings:
     webhook_allowed_networks: tuple[str, ...] = ()
     webhook_disabled_after_days: int = 3
     webhook_deliveries_kept_days: int = 30
+    sso_insecure_localhost: bool = False
+    # CIDRs that identity providers may be in although they are not public.
+    sso_allowed_networks: tuple[str, ...] = ()
     idle_pause_s: int = 900
     rotation_overlap_s: int = 86_400
     rate_limits: bool = True

@@ -5,6 +5,7 @@ its rights, limits and audit entries are those of the API, and the pages have no
 """
 
 import asyncio
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -30,6 +31,9 @@ THREADS_OF_ONE: Final = 4
 WAITING_OF_ONE: Final = 16
 WAITING: Final = 256
 BODY_BYTES_MAX: Final = 16_384
+# A response of SAML of 256 KiB as browsers send it in a form: in base64, its signs escaped.
+RESPONSE_BYTES_MAX: Final = 400 << 10
+_ACS: Final = re.compile(rf"{ROOT}/sso/ssoc_[0-9A-Z]{{26}}/acs")
 _API_ANSWERS_WITHIN_S: Final = 60
 # What the API is told of the browser, beside its address.
 _PASSED_ON: Final = frozenset({b"host", b"user-agent", b"x-forwarded-for"})
@@ -56,7 +60,7 @@ class AccountPages:
         request = Request(scope)
         try:
             self._charge(request)
-            body = await read_body(request.headers, BODY_BYTES_MAX, receive)
+            body = await read_body(request.headers, self._bytes_max(scope, request), receive)
             status, headers, content = await self._answer(scope, request, body)
         except Problem as problem:
             status, headers, content = _notice(problem)
@@ -66,7 +70,7 @@ class AccountPages:
     async def _answer(self, scope: Any, request: Request, body: bytes) -> asgi.Written:
         forwarded_for = request.headers.get("x-forwarded-for")
         address = self._proxies.client_address(request.client, forwarded_for)
-        path = request.path.removeprefix(scope.get("root_path", "")).removeprefix(ROOT)
+        path = _path(scope, request).removeprefix(ROOT)
         environ = asgi.environ_of(
             scope, self._root, path=path, address=address, scheme=self._scheme
         )
@@ -75,6 +79,11 @@ class AccountPages:
         environ[ENVIRON] = RequestApi(self.api, scope, loop)
         async with self._turns.turn(Stranger(*levels(address))):
             return await loop.run_in_executor(self._threads, self._write, environ)
+
+    @staticmethod
+    def _bytes_max(scope: Any, request: Request) -> int:
+        is_response = request.method == "POST" and _ACS.fullmatch(_path(scope, request))
+        return RESPONSE_BYTES_MAX if is_response else BODY_BYTES_MAX
 
     def _write(self, environ: dict[str, Any]) -> asgi.Written:
         return asgi.answer(self._app, environ)
@@ -85,6 +94,10 @@ class AccountPages:
         from pages.account.app import make_app  # noqa: PLC0415
 
         return make_app(is_secure=self._is_secure)
+
+
+def _path(scope: Any, request: Request) -> str:
+    return request.path.removeprefix(scope.get("root_path", ""))
 
 
 class RequestApi:

@@ -7,9 +7,12 @@ from urllib.parse import quote
 
 from control.boundary import check_document, make_boundary
 from control.boundary.breaches import BreachedPasswords
+from control.boundary.last_used import LastUsed
 from control.boundary.rates import make_limiter
 from control.cells.http_cells import HttpCells
 from control.cells.signing import Signer
+from control.delivery.dns_names import DnsNames
+from control.delivery.receiver_urls import Reach
 from control.mail import mailer_of
 from control.policy.agreements import Agreement, template
 from control.policy.leak_reports import read_keys
@@ -17,14 +20,19 @@ from control.policy.placement import Overcommit
 from control.sealing import Sealer
 from control.services import Services
 from control.settings import ControlSettings
+from control.sso.providers import GuardedProviders
+from control.sso.scim import errors
+from control.sso.scim.boundary import ScimBoundary
 from control.workflows.catalogue import cells as cell_workflows
 from control.workflows.network.dns import DnsResolver
 from control.workflows.roles.issuer_documents import HttpIssuers
+from handlers.sso.scim import ROOT, ScimResolver
 from menagerie import account_pages, audit_logs, contract, keys
 from menagerie.account_pages import AccountPages
 from menagerie.errors import SettingsError
 from menagerie.mail import folder_in
 from menagerie.settings import Settings
+from menagerie.sso_settings import SsoSettings
 from menagerie.webhook_settings import WebhookSettings
 from pages import alone
 from specserver import App, Document, Reply
@@ -37,6 +45,8 @@ from storage.instances import placements
 PROBLEM_TYPES = "urn:menagerie:problem:"
 # Whatever takes more says so in the document (x-max-body-bytes).
 BODY_BYTES_MAX = 65_536
+# What identity providers push takes few of them; people's requests have threads of their own.
+SCIM_THREADS = 4
 
 
 def build_services(settings: Settings) -> Services:
@@ -63,6 +73,7 @@ def build_services(settings: Settings) -> Services:
         audit_kept_days=settings.audit_kept_days,
         events_kept_days=settings.events_kept_days,
         **{name: getattr(settings, name) for name in WebhookSettings.model_fields},
+        **{name: getattr(settings, name) for name in SsoSettings.model_fields},
         idle_pause_s=settings.idle_pause_s,
         rotation_overlap_s=settings.rotation_overlap_s,
         overcommit=Overcommit(
@@ -85,6 +96,10 @@ def build_services(settings: Settings) -> Services:
         cells=HttpCells(signer),
         resolver=DnsResolver(settings.dns_servers),
         issuers=HttpIssuers(),
+        providers=GuardedProviders(
+            Reach(settings.sso_insecure_localhost, settings.sso_allowed_networks),
+            partial(DnsNames, settings.dns_servers),
+        ),
         mailer=mailer_of(settings.mail_url, settings.mail_sender, folder_in(settings.root)),
         breaches=BreachedPasswords(
             Path(settings.breached_passwords_file) if settings.breached_passwords_file else None
@@ -117,6 +132,7 @@ def build_app(
     """The control plane's API over these services; the contract is read unless it is given."""
     boundary = make_boundary(services)
     account = AccountPages(settings, boundary.charge_unrouted)
+    scim = build_scim(settings, services, boundary.last_used)
     app = App(
         document or contract.place(),
         handlers="handlers",
@@ -126,11 +142,16 @@ def build_app(
         max_body_bytes=BODY_BYTES_MAX,
         threads=settings.threads,
         on_startup=on_startup,
-        on_shutdown=on_shutdown,
+        on_shutdown=[*on_shutdown, scim.threads.stop],
         problem_type_prefix=PROBLEM_TYPES,
         public_extensions=contract.PUBLIC_EXTENSIONS,
         front_page=_front_page(settings),
-        extra_routes={account_pages.ROOT: account, f"{account_pages.ROOT}/": account},
+        extra_routes={
+            account_pages.ROOT: account,
+            f"{account_pages.ROOT}/": account,
+            ROOT: scim,
+            f"{ROOT}/": scim,
+        },
         checked=True,  # by `make check`
         shares=Shares(
             boundary.whose,
@@ -144,6 +165,29 @@ def build_app(
     account.api = app
     check_document(app.document)
     return app
+
+
+def build_scim(settings: Settings, services: Services, last_used: LastUsed) -> App:
+    """The SCIM server, which has a document, errors and threads of its own."""
+    boundary = ScimBoundary(services, last_used)
+    return App(
+        contract.scim_place(),
+        handlers=ScimResolver("handlers"),
+        boundary=boundary,
+        problems=errors.render,
+        validate_responses=settings.dev,
+        max_body_bytes=BODY_BYTES_MAX,
+        threads=SCIM_THREADS,
+        serve_docs=False,
+        checked=True,  # by `make check`
+        shares=Shares(
+            boundary.whose,
+            threads=SCIM_THREADS,
+            waiting=settings.caller_waiting,
+            long_polls=settings.caller_long_polls,
+            live_streams=settings.caller_streams,
+        ),
+    )
 
 
 def _front_page(settings: Settings) -> Reply:

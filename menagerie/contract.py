@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from clients.source import Shipped
+from handlers.sso import scim
 
 PUBLIC_EXTENSIONS: Final = frozenset(
     {"x-about-instance", "x-authorize", "x-confirm", "x-events", "x-sent-to", "x-wait"}
@@ -15,6 +16,11 @@ def place() -> Path:
     here = Path(__file__).resolve().parent
     beside = here.parent / "openapi.yaml"
     return beside if beside.exists() else here / "openapi.yaml"
+
+
+def scim_place() -> Path:
+    """The document of the SCIM server, which is a standard's and no part of the API's."""
+    return Path(scim.__file__).with_suffix(".yaml")
 
 
 def files() -> list[Path]:

@@ -7,10 +7,11 @@ from pydantic_settings import NoDecode
 
 from menagerie import setting_values
 from menagerie.monitoring_settings import MonitoringSettings
+from menagerie.sso_settings import SsoSettings
 from menagerie.webhook_settings import WebhookSettings
 
 
-class WorkloadSettings(WebhookSettings, MonitoringSettings):
+class WorkloadSettings(SsoSettings, WebhookSettings, MonitoringSettings):
     oidc_issuers: Annotated[tuple[str, ...], NoDecode] = Field(
         ("https://token.actions.githubusercontent.com", "https://gitlab.com"),
         description="issuers of OIDC tokens that organizations can trust; empty: none",

@@ -26,8 +26,19 @@ SENTENCES: Final = {
         "workload_identities.service_account_id, workload_identities.issuer,"
         " workload_identities.audience, workload_identities.subject"
     ): "the service account trusts this issuer, audience and subject already",
+    "scim_users.org_id, scim_users.user_name_key": "a user with this userName already exists",
+    "scim_users.org_id, scim_users.user_id": "the account is provisioned by another user already",
+    "scim_groups.org_id, scim_groups.name_key": "a group with this displayName already exists",
     "projects.org_id, projects.slug": "a project with this slug already exists",
     "domains.instance_id, domains.hostname": "the instance already has this domain",
+    "sso_connections.org_id, sso_connections.name": (
+        "an SSO connection with this name already exists"
+    ),
+    "sso_identities.connection_id, sso_identities.subject": (
+        "this person signs in for the first time, twice at the same moment; try again"
+    ),
+    "sso_domains.org_id, sso_domains.domain": "the organization has claimed this domain already",
+    "sso_domains.domain": "the domain is verified by another organization",
     "migrations.instance_id": "a migration is being made into the instance",
     "instances.project_id, instances.name": "the project already has an instance with this name",
 }
@@ -50,8 +61,15 @@ CONSTRAINTS: Final = {
         "workload_identities.service_account_id, workload_identities.issuer,"
         " workload_identities.audience, workload_identities.subject"
     ),
+    "uq_scim_users_org_id_user_name_key": "scim_users.org_id, scim_users.user_name_key",
+    "pk_scim_users": "scim_users.org_id, scim_users.user_id",
+    "uq_scim_groups_org_id_name_key": "scim_groups.org_id, scim_groups.name_key",
     "uq_projects_org_id_slug": "projects.org_id, projects.slug",
     "ix_domains_instance_id_hostname": "domains.instance_id, domains.hostname",
+    "uq_sso_connections_org_id_name": "sso_connections.org_id, sso_connections.name",
+    "pk_sso_identities": "sso_identities.connection_id, sso_identities.subject",
+    "ix_sso_domains_org_id_domain": "sso_domains.org_id, sso_domains.domain",
+    "ix_sso_domains_verified": "sso_domains.domain",
     "ix_migrations_open": "migrations.instance_id",
     "ix_instances_live_name": "instances.project_id, instances.name",
 }

@@ -51,6 +51,15 @@ from storage.roles.roles import CustomRole, RoleAssignment
 from storage.roles.service_accounts import ServiceAccount
 from storage.roles.support_grants import SupportGrant
 from storage.roles.workload_identities import WorkloadIdentity
+from storage.sso.connections import SsoConnection
+from storage.sso.device_logins import DeviceLogin
+from storage.sso.domains import SsoDomain
+from storage.sso.identities import SsoIdentity
+from storage.sso.saml_assertions import SamlAssertion
+from storage.sso.scim_groups import GroupClaim, ScimGroup, ScimGroupMember
+from storage.sso.scim_tokens import ScimToken
+from storage.sso.scim_users import ScimUser
+from storage.sso.sign_ins import SsoSignIn
 from storage.work import Work
 
 __all__ = [
@@ -71,12 +80,14 @@ __all__ = [
     "CopyStatus",
     "CustomRole",
     "DeliveryLane",
+    "DeviceLogin",
     "Domain",
     "EgressCount",
     "EgressReport",
     "EnterpriseOrg",
     "Event",
     "EventCount",
+    "GroupClaim",
     "Instance",
     "Invite",
     "KeyLeak",
@@ -99,9 +110,18 @@ __all__ = [
     "Restore",
     "RightChange",
     "RoleAssignment",
+    "SamlAssertion",
     "Sample",
+    "ScimGroup",
+    "ScimGroupMember",
+    "ScimToken",
+    "ScimUser",
     "ServiceAccount",
     "SiemDelivery",
+    "SsoConnection",
+    "SsoDomain",
+    "SsoIdentity",
+    "SsoSignIn",
     "SupportGrant",
     "Team",
     "TeamMember",

@@ -32,7 +32,7 @@ TESTS: Final = ROOT / "contract_tests"
 ROOMS: Final = {
     "specserver": ("specserver",),
     "handlers": ("api", "policy"),
-    "control": ("boundary", "delivery", "siem", "workflows", "policy", "api"),
+    "control": ("boundary", "delivery", "saml", "siem", "workflows", "policy", "api"),
     "storage": ("storage", "workflows"),
     "cell": ("cell", "engines", "isolation"),
     "gateway": ("gateway", "engines", "isolation"),

@@ -144,6 +144,8 @@ def _hint(error: Exception) -> list[str]:
     if isinstance(error, errors.Forbidden) and STEP_UP.search(f"{error.code} {error.detail}"):
         line = "`menagerie login --step-up` adds the second factor to the session"
         return [f"hint: {line}", "hint: `menagerie me enrol-totp` enrolls one if you have none"]
+    if isinstance(error, errors.Forbidden) and error.code == "sso_required":
+        return ["hint: `menagerie login --sso` signs in with your identity provider"]
     if isinstance(error, errors.Forbidden) and error.code == "session_required":
         return ["hint: `menagerie login` signs in; this is not for API keys"]
     if isinstance(error, errors.Forbidden) and error.code == "password_required":

@@ -1,4 +1,4 @@
-"""`menagerie login`: a session by email and password, stepped up by TOTP, kept in the profile."""
+"""`menagerie login`: a session by email and password or by a browser, kept in the profile."""
 
 import sys
 from getpass import getpass
@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from clients.cli import device_login
 from clients.cli.arguments import ProfileOption
 from clients.cli.command_context import CommandContext, open_context
 from clients.cli.groups import CommandApp
@@ -16,7 +17,9 @@ from clients.profiles import SECRETS, Profile, Profiles, base_url_of, of_server,
 app = CommandApp()
 
 
-@app.command(epilog="Example: menagerie login --email ada@example.com")
+@app.command(
+    epilog="Examples: menagerie login --email ada@example.com; menagerie login --sso --save-as work"
+)
 def login(
     email: Annotated[
         str | None,
@@ -40,6 +43,20 @@ def login(
             metavar="CODE",
         ),
     ] = None,
+    sso: Annotated[
+        bool,
+        typer.Option(
+            "--sso",
+            help="Sign in from a browser on any machine, by single sign-on or any other way.",
+        ),
+    ] = False,
+    break_glass: Annotated[
+        bool,
+        typer.Option(
+            "--break-glass",
+            help="For owners: sign in although single sign-on is enforced. All owners are told.",
+        ),
+    ] = False,
     step_up: Annotated[
         bool, typer.Option("--step-up", help="Add the second factor to the current session.")
     ] = False,
@@ -57,10 +74,15 @@ def login(
 
     You are prompted for the password, or it is read from stdin; it is never an argument. For a few
     minutes after the second factor was verified, the session can erase instances and close
-    organizations.
+    organizations. With `--sso`, you open a page in any browser, sign in there and enter the code
+    that is shown here; this works over ssh as well.
     """
+    if sso and (email or password_stdin or totp or totp_code or break_glass or step_up):
+        raise ConfigurationError(
+            "--sso signs in from a browser: leave the other ways to sign in out"
+        )
     context = open_context(profile)
-    code = totp_code or (_ask("TOTP code") if totp or step_up else None)
+    code = totp_code or (_ask("TOTP code") if totp or step_up or break_glass else None)
     with context.client:
         if step_up:
             session = _send(context, "/sessions/current/actions/step-up", {"code": code})
@@ -69,13 +91,17 @@ def login(
             )
             return
         name = _profile_for(context.profile, save_as)
-        body = {
-            "email": email or typer.prompt("Email"),
-            "password": _password(from_stdin=password_stdin),
-        }
-        # The session there was tells who signs in, while strangers guess at the account.
-        body |= {"totp_code": code} if code else {}
-        session = _send(context, "/sessions", body, with_session=True)
+        if sso:
+            session = device_login.session(context)
+        else:
+            body: dict[str, Any] = {
+                "email": email or typer.prompt("Email"),
+                "password": _password(from_stdin=password_stdin),
+            }
+            body |= {"totp_code": code} if code else {}
+            body |= {"break_glass": True} if break_glass else {}
+            # The session there was tells who signs in, while strangers guess at the account.
+            session = _send(context, "/v1/sessions", body, with_session=True)
     save(context.profile, require_token("session_token", session["token"]), name)
     until = plain(str(session.get("expires_at")))
     typer.echo(f"signed in until {until}; session saved in profile {name}", err=True)

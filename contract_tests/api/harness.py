@@ -17,6 +17,7 @@ from sqlalchemy import update
 from contract_tests.api.oracle import Oracle, OracleTransport, document
 from contract_tests.name_server import NameServer
 from contract_tests.oidc_issuer import LoopbackIssuers, OidcIssuer
+from contract_tests.sso_provider import LoopbackProviders
 from contract_tests.workflows.fake_cell import FakeCell, FakeCells
 from contract_tests.workflows.known import WORK
 from contract_tests.workflows.letters import Letters
@@ -109,6 +110,7 @@ class House:
             cells=FakeCells(self.cell),
             resolver=DnsResolver([self.names.address]),
             issuers=LoopbackIssuers(),
+            providers=LoopbackProviders(),
             mailer=self.letters,
             breaches=BreachedPasswords(),
         )

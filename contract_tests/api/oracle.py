@@ -19,6 +19,7 @@ _JSON = ("application/json", "application/problem+json")
 _READ = {
     "application/openmetrics-text": bytes.decode,
     "application/problem+json": json.loads,
+    "application/samlmetadata+xml": bytes.decode,
     "application/x-pem-file": bytes.decode,
     "text/csv": bytes.decode,
     "text/event-stream": bytes.decode,

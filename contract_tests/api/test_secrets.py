@@ -129,6 +129,21 @@ def exchange(house: House, _person: Person) -> list[str]:
     return [right, wrong, right.rpartition(".")[2], WRONG]
 
 
+def let_in(house: House, person: Person) -> list[str]:
+    """A program, after a code that is wrong, and with one that nobody has begun."""
+    begun = house.post("/v1/device-logins").json()
+    told, code = [begun["user_code"], begun["device_code"]], {"user_code": begun["user_code"]}
+    path = "/v1/device-logins/actions"
+    wrong = {"user_code": "BBBB-BBBB"}
+    is_problem(house.post(f"{path}/find", person.session, json=wrong), 404)
+    is_problem(house.post(f"{path}/exchange", json={"device_code": "x" * 43}), 404)
+    assert house.post(f"{path}/find", person.session, json=code).is_success
+    decided = house.post(f"{path}/decide", person.session, json={**code, "decision": "approved"})
+    assert decided.status_code == 204, decided.text
+    opened = house.post(f"{path}/exchange", json={"device_code": begun["device_code"]})
+    return [*told, str(opened.json()["token"])]
+
+
 def ask_for_a_passkey(house: House, person: Person) -> list[str]:
     is_problem(house.post(OPTIONS, person.session, json={"password": WRONG}), 403)
     added(house, person)
@@ -181,6 +196,9 @@ ACTS: dict[str, dict[str, Act]] = {
     "passkeys.options": {"password": ask_for_a_passkey},
     "me.confirm_totp": {"code": step_up},
     "password_resets.complete": {"reset_token": reset_the_password, "password": reset_the_password},
+    "device_logins.find": {"user_code": let_in},
+    "device_logins.decide": {"user_code": let_in},
+    "device_logins.exchange": {"device_code": let_in},
     "users.create": {"invite_token": create_account, "password": create_account},
     "workload_identities.exchange": {"token": exchange},
 }
@@ -217,6 +235,8 @@ def test_what_answers_show_once_is_stated_here_again() -> None:
         "console.open": {"url"},
         "credentials.reveal": {"url"},
         "credentials.rotate": {"url"},
+        "device_logins.create": {"device_code", "user_code"},
+        "device_logins.exchange": {"token"},
         "instances.dump": {"url"},
         "instances.logs": {"url"},
         "me.confirm_totp": {"recovery_codes"},
@@ -258,6 +278,8 @@ def test_what_is_shown_once_is_found_again_nowhere(
     elif operation.id == "me.renew_recovery_codes":
         enrolled(house, owner := house.person())
         by = owner.session
+    elif operation.id == "device_logins.exchange":
+        body = {"device_code": approved(house, by)}
     elif operation.id.startswith("passkeys."):
         by, body = with_passkey(house, operation.id)
     answer = send(house, operation, ids, by, body)
@@ -267,6 +289,14 @@ def test_what_is_shown_once_is_found_again_nowhere(
     # Nor what a URL is secret by.
     secrets |= {one.rpartition("/")[2] for one in secrets}
     assert found_again(house, log, secrets) == set()
+
+
+def approved(house: House, by: str) -> str:
+    """The code of a program that this session has let in."""
+    begun = house.post("/v1/device-logins").json()
+    body = {"user_code": begun["user_code"], "decision": "approved"}
+    assert house.post("/v1/device-logins/actions/decide", by, json=body).is_success
+    return str(begun["device_code"])
 
 
 def with_passkey(house: House, operation_id: str) -> tuple[str, dict[str, Any]]:

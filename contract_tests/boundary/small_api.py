@@ -66,6 +66,7 @@ class SmallApi:
             cells=cast("Any", None),
             resolver=DnsResolver([NOBODY]),
             issuers=cast("Any", None),
+            providers=cast("Any", None),
             mailer=cast("Any", None),
             breaches=BreachedPasswords(),
         )

@@ -11,6 +11,7 @@ from control.policy.alert_kinds import (
     OF_INSTANCES,
     OWNER_ADDED,
     SIGN_INS,
+    SSO_DOMAIN,
     WEBHOOK,
     is_emailed,
 )
@@ -31,6 +32,7 @@ QUIET = {
 ELSEWHERE = {
     BUDGET: "control/workflows/access/budgets.py looks at what was spent",
     WEBHOOK: "handlers/events/webhooks.py enables and deletes endpoints",
+    SSO_DOMAIN: "control/workflows/sso/domains.py finds the record again, or gives the domain up",
 }
 """Alerts that are resolved in code, and where."""
 EVERYTHING = {
@@ -66,7 +68,7 @@ def test_every_kind_is_raised_by_something() -> None:
         if (found := raise_({**every, "reason": reasons.get(kind, every["reason"])}))
     }
     by_rules = {rule.kind for rule in (*OFTEN, *SELDOM)}
-    assert by_events | by_rules | {SIGN_INS, OWNER_ADDED} == set(KINDS)
+    assert by_events | by_rules | {SIGN_INS, OWNER_ADDED, SSO_DOMAIN} == set(KINDS)
 
 
 def test_what_explains_another_is_known_and_explained_by_none_that_it_explains() -> None:

@@ -9,6 +9,7 @@ from sqlalchemy import select
 
 from contract_tests.name_server import NOBODY
 from contract_tests.oidc_issuer import LoopbackIssuers
+from contract_tests.sso_provider import LoopbackProviders
 from contract_tests.workflows.fake_cell import FakeCell, FakeCells
 from contract_tests.workflows.known import WORK
 from contract_tests.workflows.letters import Letters
@@ -147,6 +148,7 @@ def make_services(database: Database, cell: FakeCell) -> Services:
         cells=FakeCells(cell),
         resolver=DnsResolver([NOBODY]),
         issuers=LoopbackIssuers(),
+        providers=LoopbackProviders(),
         mailer=Letters(),
         breaches=BreachedPasswords(),
     )

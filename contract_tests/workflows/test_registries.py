@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,6 +39,8 @@ from storage.identifiers import new
 from storage.instances.instances import Instance
 from storage.instances.samples import Sample
 from storage.network.domains import Domain
+from storage.sso import domains as sso_domains
+from storage.sso.domains import SsoDomain
 from storage.work import Work
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -63,6 +66,22 @@ def of_a_domain(stage: Stage) -> None:
         name, made = {"hostname": "db.example.org", "cname_target": "db.localhost"}, new("dom_")
         db.add(Domain(id=made, org_id=stage.org_id, instance_id=instance.id, **name))
         start(db, verify_domain, instance, domain_id=made)
+
+
+def of_an_sso_domain(kind: str) -> Callable[[Stage], None]:
+    """One that was verified two days ago, and whose record is gone."""
+
+    def begin(stage: Stage) -> None:
+        with stage.database.write() as db:
+            name = f"{new('').lower()}.example.org"
+            made = SsoDomain(id=new("ssod_"), org_id=stage.org_id, domain=name, txt_value="none")
+            sso_domains.create(db, made)
+            made.was_found(now(db) - timedelta(days=2))
+            args = {"org_id": stage.org_id, "domain_id": made.id, "person": stage.org_id}
+            is_check = kind == "sso_domains.check"
+            known.enqueue(db, kind, f"test:{made.id}", {} if is_check else args)
+
+    return begin
 
 
 def of_a_backup(kind: str) -> Callable[[Stage], None]:
@@ -228,6 +247,8 @@ OTHERS: Final[dict[str, Callable[[Stage], None]]] = {
     "migrations.watch": of_a_migration("migrations.watch"),
     "password_resets.send": of_a_lost_password,
     "metering": by_itself("metering", cell_id="cell_fake"),
+    "sso_domains.check": of_an_sso_domain("sso_domains.check"),
+    "sso_domains.verify": of_an_sso_domain("sso_domains.verify"),
     "reconcile": by_itself("reconcile", cell_id="cell_fake"),
 }
 

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from control.policy import permissions, rights
 from control.policy.permissions import RoleSets, role_sets
-from control.policy.rights import Assigned, HeldRoles, Rights, RoleGrant
+from control.policy.rights import Assigned, GroupRoles, HeldRoles, Rights, RoleGrant
 from storage.access import teams, users
 from storage.access.api_keys import ApiKey
 from storage.roles import held_roles, support_grants
@@ -45,9 +45,10 @@ class RoleHolder(NamedTuple):
 
 def of_row(row: Sequence[Any], changed: Mapping[str, list[str]] | None, org_id: str) -> RoleHolder:
     """Of what `storage.roles.held_roles.COLUMNS` has, and the role sets of the organization."""
-    role, teams_only, team_roles, assigned, project_roles = row
+    role, teams_only, team_roles, assigned, project_roles, groups = row
     given = tuple(Assigned(*each) for each in (assigned or {}).values())
-    held = HeldRoles(role, bool(teams_only), team_roles or {}, given, project_roles or {})
+    by_group = tuple(GroupRoles(group_id, *each) for group_id, each in (groups or {}).items())
+    held = HeldRoles(role, bool(teams_only), team_roles or {}, given, project_roles or {}, by_group)
     return RoleHolder(held, role_sets(changed), teams.everyone_of(org_id))
 
 

@@ -7,6 +7,8 @@ that they share with the owner, which accounts are used there.
 
 Codes: one count for each user, as whoever guesses at them knows the password and can be anywhere.
 
+Where the domain of the address enforces single sign-on, nothing is looked at, and nothing counted.
+
 Tokens of letters: one count for each, as each is good for as many passwords as are refused.
 
 A live session is counted by itself, and guesses nothing of its user's: at passwords any, at codes
@@ -23,6 +25,7 @@ from control.boundary.callers import Caller
 from control.boundary.rates import VERDICT, Verdict
 from control.boundary.rules import Rule
 from control.services import Services
+from control.sso import enforcement
 from control.workflows.events import refused_sign_ins
 from specserver import Exchange, TooManyRequests, Unauthenticated
 from storage.access import sessions, users
@@ -51,6 +54,9 @@ def charge(
     with_code = rule.code in body
     if not (with_password or with_code):
         return
+    if with_password and caller is None and not body.get("break_glass"):
+        with services.database.read() as db:
+            enforcement.refuse_other_ways(db, str(body["email"]), services.settings.base_url)
     attempt = _Attempt(exchange, rule, caller, ip, services)
     if with_password:
         attempt.charge_password()
@@ -109,7 +115,11 @@ class _Attempt:
     def charge_code(self) -> None:
         session, user_id = self._guesser.session, self._guesser.user_id
         passed = session is not None and session.mfa_at is not None
-        full = self._full("account", f"code:{session.id if session and passed else user_id}")
+        counted = session.id if session and passed else user_id
+        if session is not None and session.sso_org_id is not None:
+            # Its provider can open any number, and use up nothing of what the person has elsewhere.
+            counted = f"{user_id}:{session.sso_org_id}"
+        full = self._full("account", f"code:{counted}")
         if full is not None:
             if not passed and user_id is not None:
                 refused_sign_ins.note(self._services, user_id, user_id, "code")
@@ -161,5 +171,7 @@ def _guesser(exchange: Exchange, caller: Caller | None, ip: str, database: Datab
         own = sessions.by_token_hash(db, identity.token_sha256(token)) if token else None
         if own is not None and not (own.user_id == user_id and own.is_live(now)):
             own = None
+        if own is not None and own.sso_org_id is not None:
+            own = None  # a provider can open any number, and guess with each
         homes = {rate_key(one) for one in sessions.addresses(db, user_id, now)}
     return _Guesser(user.id if user else None, account, own, rate_key(ip) in homes)

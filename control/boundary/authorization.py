@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from control.boundary.callers import NOT_FOUND, Caller
 from control.policy.org_policy import is_too_old
 from control.policy.rights import Located
+from control.sso import demands
 from specserver import Forbidden, NotFound
 from storage.access.organizations import Organization
 
@@ -25,6 +26,8 @@ def authorize(rule: "Rule", caller: Caller, org: Organization | None, now: datet
         raise Forbidden("this needs a user session, not an API key", code="session_required")
     if caller.kind not in rule.accepts:
         raise Forbidden("this needs an API key, not a user session", code="api_key_required")
+    if rule.is_sso_refused and caller.held_to is not None:
+        raise sso_session()
     if rule.permission not in UNGRANTED and rule.permission not in caller.rights.anywhere:
         raise lacking(rule.permission, caller.role)
     if rule.owner_only and caller.role != "owner":
@@ -35,6 +38,7 @@ def authorize(rule: "Rule", caller: Caller, org: Organization | None, now: datet
 
 def _hold_to_policy(caller: Caller, org: Organization, now: datetime) -> None:
     """What the organization asks of those who act in it holds from the next request on."""
+    demands.refuse_barred(caller, org)
     session, key = caller.session, caller.key
     if session is not None and is_too_old(session.created_at, org.session_max_age_s, now):
         raise Forbidden(
@@ -98,6 +102,14 @@ def _missing(permission: str, why: str) -> Forbidden:
         f"this needs the permission {permission}{why}",
         code="permission_missing",
         permission=permission,
+    )
+
+
+def sso_session() -> Forbidden:
+    return Forbidden(
+        "this session began by single sign-on, and acts in its organization only: sign in with your"
+        " password or a passkey to change your account, or to reach other organizations",
+        code="sso_session",
     )
 
 

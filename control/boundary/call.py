@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from control import events, work
 from control.boundary import live_answers, secret_members
+from control.boundary.asking import answer_of
 from control.boundary.audited_changes import AuditedChanges
 from control.boundary.authorization import lacking_for, lacking_in_team
 from control.boundary.callers import NOT_FOUND, Caller
@@ -107,6 +108,11 @@ class Call:
             raise Conflict("the password was changed at the same time; try again")
         user.password_hash = proof.new_hash or proof.stored
         return True
+
+    @property
+    def asked(self) -> Any:
+        """What x-asks got to know before the transaction; raises the problem that came of it."""
+        return answer_of(self.exchange)
 
     def audit(
         self,

@@ -67,6 +67,11 @@ class Caller:
         return {"support_grants": list(self.support_grants)} if self.support_grants else {}
 
     @property
+    def held_to(self) -> str | None:
+        """The only organization that the session acts in; None for any of the person's."""
+        return self.session.sso_org_id if self.session is not None else None
+
+    @property
     def credential_id(self) -> str:
         """Of the API key, or of the session: what a right that outlasts the request ends with."""
         proof = self.key or self.session
@@ -162,7 +167,8 @@ def _resolve_session(
 ) -> ResolvedCredential:
     *roles, granted = held
     caller = Caller("session", user, None, session, None, NOTHING, mfa=False)
-    if org is None:
+    # A provider of one organization gives nothing in another, whoever is a member of both.
+    if org is None or session.sso_org_id not in (None, org.id):
         return ResolvedCredential(caller, None)
     role = roles[0]
     if role is None:

@@ -19,6 +19,7 @@ SESSION_PREFIX = "ms_"
 INVITE_PREFIX = "mi_"
 RESET_PREFIX = "mp_"
 EMAIL_PREFIX = "mv_"
+SCIM_PREFIX = "mscim_"
 TOTP_DIGITS = 6
 TOTP_STEP_S = 30
 # A clock one step off on either side is common on phones.
@@ -76,6 +77,16 @@ def new_email_token() -> Token:
     return _new_token(EMAIL_PREFIX)
 
 
+def new_scim_token() -> Token:
+    """What an identity provider pushes with: good for SCIM, and for nothing else of the API."""
+    return _new_token(SCIM_PREFIX)
+
+
+def is_scim_token(secret: str) -> bool:
+    """Whether it is well-formed. Needs no database."""
+    return _is_token(secret, SCIM_PREFIX)
+
+
 def token_sha256(secret: str) -> str:
     """Hex, as stored. The token has 256 random bits, so a fast hash gives nothing away."""
     return hashlib.sha256(secret.encode()).hexdigest()
@@ -83,12 +94,15 @@ def token_sha256(secret: str) -> str:
 
 def token_kind(secret: str) -> TokenKind | None:
     """What a well-formed token is; None when its shape or checksum is wrong. Needs no database."""
-    for prefix, kind in _KINDS:
-        length = len(prefix) + _RANDOM_LENGTH + _CHECKSUM_LENGTH
-        if secret.startswith(prefix) and len(secret) == length and secret.isascii():
-            body, checksum = secret[:-_CHECKSUM_LENGTH], secret[-_CHECKSUM_LENGTH:]
-            return kind if hmac.compare_digest(_checksum(body), checksum) else None
-    return None
+    return next((kind for prefix, kind in _KINDS if _is_token(secret, prefix)), None)
+
+
+def _is_token(secret: str, prefix: str) -> bool:
+    length = len(prefix) + _RANDOM_LENGTH + _CHECKSUM_LENGTH
+    if not secret.startswith(prefix) or len(secret) != length or not secret.isascii():
+        return False
+    body, checksum = secret[:-_CHECKSUM_LENGTH], secret[-_CHECKSUM_LENGTH:]
+    return hmac.compare_digest(_checksum(body), checksum)
 
 
 _KINDS: tuple[tuple[str, TokenKind], ...] = (

@@ -3,7 +3,7 @@
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, TypeAlias
 
 import structlog
 from sqlalchemy import or_, update
@@ -13,7 +13,9 @@ from storage.access.api_keys import ApiKey
 from storage.access.sessions import UserSession
 from storage.database import Database
 from storage.errors import StorageError
+from storage.sso.scim_tokens import ScimToken
 
+Credential: TypeAlias = ApiKey | ScimToken | UserSession
 EVERY: Final = timedelta(minutes=1)
 _REMEMBERED_MAX: Final = 10_000
 _log = structlog.get_logger(__name__)
@@ -31,6 +33,9 @@ class LastUsed:
     def note(self, caller: Caller, at: datetime) -> None:
         record = caller.key or caller.session
         assert record is not None
+        self.note_record(record, at)
+
+    def note_record(self, record: Credential, at: datetime) -> None:
         if record.last_used_at is not None and record.last_used_at + EVERY > at:
             return
         with self._lock:
@@ -47,7 +52,7 @@ class LastUsed:
         done: Future[None] = self._thread.submit(lambda: None)
         done.result()
 
-    def _write(self, record: type[ApiKey | UserSession], identifier: str, at: datetime) -> None:
+    def _write(self, record: type[Credential], identifier: str, at: datetime) -> None:
         earlier = or_(record.last_used_at.is_(None), record.last_used_at < at)
         noting = update(record).where(record.id == identifier, earlier).values(last_used_at=at)
         try:

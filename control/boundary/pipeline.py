@@ -21,6 +21,7 @@ from sqlalchemy.orm import Session
 from control.boundary import accounts, allow_list, callers, charges, failures, passwords, subjects
 from control.boundary.addresses import Proxies, levels, rate_key
 from control.boundary.admission_cache import AdmissionCache
+from control.boundary.asking import ask
 from control.boundary.authorization import authorize
 from control.boundary.call import Call, HandlerFault, refuse_closed
 from control.boundary.callers import Admission, Caller
@@ -180,6 +181,7 @@ class RequestPipeline:
         self._prepare(context, admission)
         key = self._replay_key(context, admission)
         member, services = context.rule.password, self._services
+        ask(context.exchange, context.rule, admission, services)
         if member and not passwords.prove(context.exchange, member, admission.caller, services):
             return self._refuse(context, key)
         try:
@@ -323,10 +325,8 @@ class RequestPipeline:
         exchange.state.setdefault(VERDICT, verdict)
         if verdict is not None and not verdict.allowed:
             exchange.state[VERDICT] = verdict
-            raise TooManyRequests(
-                f"too many requests; try again in {verdict.retry_after_s} s",
-                code="rate_limited",
-            )
+            detail = f"too many requests; try again in {verdict.retry_after_s} s"
+            raise TooManyRequests(detail, code="rate_limited")
 
     def _replay_key(self, context: RequestContext, admission: Admission) -> ReplayKey | None:
         caller, org, rule = admission.caller, admission.org, context.rule

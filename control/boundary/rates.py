@@ -25,7 +25,7 @@ _QUARTER_HOUR_S = 900
 _LEFT_ALONE_S = 1.0
 VERDICT = "rate_limit"
 """Where an exchange keeps the verdict that its caller is told of."""
-BY_NETWORK = ("unauthenticated", "authentication", "refused", "pages")
+BY_NETWORK = ("unauthenticated", "authentication", "discovery", "device", "refused", "pages")
 """What counts by address; a window of the address's network, `{name}_network`, is beside it."""
 _NO_STORAGE = "must be memory, database, or a redis:// or valkey:// URL"
 _log = structlog.get_logger(__name__)
@@ -141,6 +141,8 @@ def _windows(rates: RateLimits) -> Mapping[str, tuple[Window, ...]]:
         ),
         "pages": (Window("pages", rates.pages_per_minute, _MINUTE_S),),
         "authentication": (Window("authentication", rates.authentication_per_minute, _MINUTE_S),),
+        "discovery": (Window("discovery", rates.discovery_per_minute, _MINUTE_S),),
+        "device": (Window("device", rates.device_per_minute, _MINUTE_S),),
         "account": (Window("account", rates.account_per_quarter_hour, _QUARTER_HOUR_S),),
         # How often people are told that an account's is full.
         "refused_account": (Window("refused_account", 1, _QUARTER_HOUR_S),),
@@ -153,6 +155,11 @@ def _windows(rates: RateLimits) -> Mapping[str, tuple[Window, ...]]:
         "reveal": (Window("reveal", rates.reveal_per_minute, _MINUTE_S),),
         "reveal_keys": (Window("reveal_keys", rates.reveal_keys_per_minute, _MINUTE_S),),
         "changes": (Window("changes", rates.changes_per_quarter_hour, _QUARTER_HOUR_S),),
+        # What an identity provider pushes into one organization.
+        "scim": (
+            Window("scim", rates.scim_per_minute, _MINUTE_S),
+            Window("scim_burst", rates.scim_burst, rates.burst_window_s),
+        ),
         "refused": (Window("refused", rates.refused_per_minute, _MINUTE_S),),
     }
     for name in BY_NETWORK:

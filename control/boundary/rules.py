@@ -10,7 +10,7 @@ from control.policy.permissions import ALL, TEAM
 from specserver import Operation
 
 METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
-RATES: Final = ("default", "unauthenticated", "authentication", "reveal")
+RATES: Final = ("default", "unauthenticated", "authentication", "discovery", "device", "reveal")
 # The document's security schemes, and the kind of caller each lets in.
 SCHEMES: Final = {"api_key": "api_key", "dev_user": "session"}
 
@@ -24,7 +24,11 @@ _AUTHORIZE: Final[Mapping[str, frozenset[str]]] = {
     # and the same of sessions alone.
     "assurance": frozenset({"none", "mfa", "second_factor", "step_up"}),
     "role": frozenset({"owner"}),
+    # What a caller may do about itself in a session that is held to one organization.
+    "sso": frozenset({"held", "refused"}),
 }
+ASKS: Final = (None, "sso_provider", "sso_sign_in")
+"""What an operation may ask others before its transaction."""
 # Who may do what an operation does, where it is not the transaction of the request.
 _DOERS: Final = (None, "cell", "reading")
 
@@ -53,6 +57,8 @@ class Rule:
     in_org: bool
     mutating: bool
     deletes: bool = False
+    is_sso_refused: bool = False
+    """Not for sessions that began by single sign-on, as it is about all that the person has."""
     outside: bool = False
     """A cell does it, or it only reads, before the transaction that records it; decision 0010."""
     password: str | None = None
@@ -61,6 +67,8 @@ class Rule:
     """The member of the body that is a one-time code; how often it may be guessed is limited."""
     token: str | None = None
     """The member of the body that is a token of a letter; how often one is sent is limited."""
+    asks: str | None = None
+    """What is asked of others before the transaction, where no writer waits for an answer."""
     secret: frozenset[str] = frozenset()
     """Members of the body and of the answer that are written to no audit log and no event."""
     tells: bool = False
@@ -71,7 +79,7 @@ class Rule:
     @property
     def sensitive(self) -> bool:
         """What it answers is for the session that asked, and for no other of the same person."""
-        return self.assurance != "none" or self.rate in ("authentication", "reveal")
+        return self.assurance != "none" or self.rate in ("authentication", "device", "reveal")
 
     @property
     def brief(self) -> bool:
@@ -118,10 +126,12 @@ def rule_of(operation: Operation) -> Rule:
         in_org="{org_id}" in operation.path,
         mutating=method not in READING,
         deletes=method == "DELETE",
+        is_sso_refused=_is_of_caller(operation.path, authorize) and authorize.get("sso") != "held",
         outside=document.get("x-done-by") is not None,
         password=document.get("x-password"),
         code=document.get("x-code"),
         token=document.get("x-token"),
+        asks=document.get("x-asks"),
         secret=secret_members.names_of(document) | secret_members.answered_by(document),
         tells=bool(secret_members.answered_by(document)),
         subjects=subjects.subjects_of(operation.path, method, document),
@@ -158,6 +168,7 @@ def _faults(
 ) -> Iterator[str]:
     yield from subjects.faults(path, method, extensions)
     yield from _authorize_faults(path, extensions.get("x-authorize"), security)
+    yield from _sso_faults(path, extensions.get("x-authorize"))
     yield from _reading_faults(method, extensions)
     audit = extensions.get("x-audit")
     if method not in READING and not isinstance(audit, str):
@@ -170,6 +181,7 @@ def _faults(
         for guessed in ("x-password", "x-code", "x-token"):
             if guessed in extensions:
                 yield f"{guessed} needs x-rate-limit: authentication, or its guesses go uncounted"
+    yield from _asking_faults(method, extensions)
     if extensions.get("x-done-by") not in _DOERS:
         yield f"x-done-by is {extensions['x-done-by']!r}; the allowed values are cell and reading"
     elif extensions.get("x-done-by") and extensions.get("x-events"):
@@ -208,6 +220,29 @@ def _authorize_faults(path: str, authorize: Any, security: list[dict[str, Any]])
     if authorize.get("session") == "user" and "api_key" in schemes:
         yield "x-authorize requires a user session, but security allows API keys"
     yield from _scope_faults(permission, authorize.get("scope"))
+
+
+def _asking_faults(method: str, extensions: Mapping[str, Any]) -> Iterator[str]:
+    asks = extensions.get("x-asks")
+    if asks not in ASKS:
+        known = ", ".join(each for each in ASKS if each)
+        yield f"x-asks is {asks!r}; the allowed values are {known}"
+    elif asks and (method in READING or extensions.get("x-done-by")):
+        yield "x-asks is for changes that a transaction makes"
+
+
+def _sso_faults(path: str, authorize: Any) -> Iterator[str]:
+    if not isinstance(authorize, Mapping):
+        return
+    if _is_of_caller(path, authorize) and "sso" not in authorize:
+        yield "x-authorize does not say sso: held or refused, though it is of a caller about itself"
+    elif "sso" in authorize and not _is_of_caller(path, authorize):
+        yield "x-authorize says sso, which is for what is of a caller about itself"
+
+
+def _is_of_caller(path: str, authorize: Mapping[str, Any]) -> bool:
+    """Whether it is about the caller, and in no organization that a session can be held to."""
+    return authorize.get("permission") == "self" and "{org_id}" not in path
 
 
 def _reading_faults(method: str, extensions: Mapping[str, Any]) -> Iterator[str]:

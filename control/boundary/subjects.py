@@ -29,6 +29,9 @@ from storage.events import alerts, siem_deliveries, webhook_deliveries, webhook_
 from storage.instances import approvals, instances
 from storage.network import domains
 from storage.roles import roles, service_accounts, support_grants, workload_identities
+from storage.sso import connections as sso_connections
+from storage.sso import domains as sso_domains
+from storage.sso import scim_groups, scim_tokens
 
 if TYPE_CHECKING:  # a call has a rule, and a rule its subjects
     from control.boundary.call import Call
@@ -123,6 +126,18 @@ def _domain(call: "Call", found: Records, domain_id: str, *, lock: bool) -> doma
     return domains.fetch(call.db, found["instance"], domain_id, lock=lock)
 
 
+def _sso_domain(
+    call: "Call", _found: Records, domain_id: str, *, lock: bool
+) -> sso_domains.SsoDomain:
+    return sso_domains.fetch(call.db, _org_id(call), domain_id, lock=lock)
+
+
+def _sso_connection(
+    call: "Call", _found: Records, connection_id: str, *, lock: bool
+) -> sso_connections.SsoConnection:
+    return sso_connections.fetch(call.db, _org_id(call), connection_id, lock=lock)
+
+
 def _backup(call: "Call", found: Records, backup_id: str, *, lock: bool) -> backups.Backup:
     return backups.fetch(call.db, found["instance"], backup_id, lock=lock)
 
@@ -183,11 +198,24 @@ def _approval(call: "Call", _found: Records, approval_id: str, *, lock: bool) ->
     raise RecordNotFound("approval not found")
 
 
+def _scim_group(
+    call: "Call", _found: Records, group_id: str, *, lock: bool
+) -> scim_groups.ScimGroup:
+    return scim_groups.fetch(call.db, _org_id(call), group_id, lock=lock)
+
+
+def _scim_token(
+    call: "Call", _found: Records, token_id: str, *, lock: bool
+) -> scim_tokens.ScimToken:
+    return scim_tokens.fetch(call.db, _org_id(call), token_id, lock=lock)
+
+
 def _session(call: "Call", _found: Records, session_id: str, *, lock: bool) -> sessions.UserSession:
     assert call.caller is not None
     own = call.caller.session.id if call.caller.session else ""
     wanted = own if session_id == "current" else session_id
-    return sessions.fetch(call.db, call.caller.user.id, wanted, call.now, lock=lock)
+    user_id, held_to = call.caller.user.id, call.caller.held_to
+    return sessions.fetch(call.db, user_id, wanted, call.now, held_to=held_to, lock=lock)
 
 
 def _passkey(call: "Call", _found: Records, passkey_id: str, *, lock: bool) -> passkeys.Passkey:
@@ -212,6 +240,10 @@ KINDS: Final[Mapping[str, RecordKind]] = {
     "project": RecordKind(ORG, _project, shown_by="projects:read"),
     "instance": RecordKind(ORG, _instance, shown_by="instances:read"),
     "domain": RecordKind("instance", _domain),
+    "sso_connection": RecordKind(ORG, _sso_connection),
+    "sso_domain": RecordKind(ORG, _sso_domain),
+    "scim_group": RecordKind(ORG, _scim_group),
+    "scim_token": RecordKind(ORG, _scim_token),
     "backup": RecordKind("instance", _backup),
     "restore": RecordKind("instance", _restore),
     "migration": RecordKind("instance", _migration),

@@ -1,4 +1,4 @@
-"""POST to a receiver that a tenant names: to no address within, for so long, and so much read.
+"""Requests to an address that a tenant names: to no address within, for so long, and so much read.
 
 The name is looked up here, each of its addresses is checked, and the connection goes to one that
 was checked, with TLS verified for the name. No redirect is followed, no proxy of the environment
@@ -50,6 +50,18 @@ class PostAnswer:
         return self.status is not None and 200 <= self.status < 300  # noqa: PLR2004 -- 2xx
 
 
+class NotFetched(Exception):  # noqa: N818 -- a state of whoever was asked
+    """No whole answer came; the message is for whoever named the address."""
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """A whole answer, of any status."""
+
+    status: int
+    body: bytes
+
+
 class GuardedClient:
     """Connections of one event loop, reused. `close` it there."""
 
@@ -85,19 +97,56 @@ class GuardedClient:
         """What came back, or why nothing did; it raises for no fault of the receiver."""
         begun = time.monotonic()
         try:
-            async with asyncio.timeout(self._within_s):
-                status, answered, head = await self._exchange(method, place, content, headers)
-        except (TimeoutError, httpcore.TimeoutException):
-            error = f"no complete answer within {self._within_s:g} seconds"
-        except Exception as fault:  # noqa: BLE001 -- a receiver may provoke any in the libraries
-            error = _in_words(fault)
+            status, answered, head = await self._in_time(
+                method, place, content, headers, READ_BYTES_MAX
+            )
+        except NotFetched as fault:
+            error = str(fault)
         else:
             shown = printable(head[:SHOWN_BYTES].decode(errors="replace"), SHOWN_BYTES)
             return PostAnswer(_since(begun), status, None, shown, answered)
         return PostAnswer(_since(begun), error=error)
 
+    async def fetch(
+        self,
+        method: str,
+        place: ReceiverUrl,
+        content: bytes,
+        headers: Mapping[str, str],
+        *,
+        bytes_max: int,
+    ) -> Fetched:
+        """The whole answer. Raises NotFetched where there is none, or it is larger than that."""
+        given = {"Accept-Encoding": "identity", **headers}
+        status, _, body = await self._in_time(method, place, content, given, bytes_max)
+        if len(body) > bytes_max:
+            raise NotFetched(f"the answer is larger than {bytes_max >> 10} KiB")
+        return Fetched(status, body)
+
+    async def _in_time(
+        self,
+        method: str,
+        place: ReceiverUrl,
+        content: bytes,
+        headers: Mapping[str, str],
+        bytes_max: int,
+    ) -> tuple[int, str | None, bytes]:
+        try:
+            async with asyncio.timeout(self._within_s):
+                return await self._exchange(method, place, content, headers, bytes_max)
+        except (TimeoutError, httpcore.TimeoutException):
+            raise NotFetched(f"no complete answer within {self._within_s:g} seconds") from None
+        except Exception as fault:
+            # A receiver may provoke any in the libraries.
+            raise NotFetched(_in_words(fault)) from fault
+
     async def _exchange(
-        self, method: str, place: ReceiverUrl, content: bytes, headers: Mapping[str, str]
+        self,
+        method: str,
+        place: ReceiverUrl,
+        content: bytes,
+        headers: Mapping[str, str],
+        bytes_max: int,
     ) -> tuple[int, str | None, bytes]:
         sent = {"Host": place.authority, "Content-Length": str(len(content)), **headers}
         url = httpcore.URL(
@@ -108,7 +157,7 @@ class GuardedClient:
             async for part in response.aiter_stream():
                 read += part
                 # The rest is of no use; a connection with an unread answer is closed.
-                if len(read) > READ_BYTES_MAX:
+                if len(read) > bytes_max:
                     break
             return response.status, _header(response.headers, b"retry-after"), bytes(read)
 

@@ -45,6 +45,7 @@ SIGN_INS: Final = "sign_ins_refused"
 OWNER_ADDED: Final = "owner_added"
 WEBHOOK: Final = "webhook_disabled"
 SIEM: Final = "siem_delivery_interrupted"
+SSO_DOMAIN: Final = "sso_domain_unverifiable"
 _EXPLAINED: Final = (FAILED, UNREACHABLE)
 
 KINDS: Final[Mapping[str, AlertKind]] = MappingProxyType(
@@ -153,6 +154,11 @@ KINDS: Final[Mapping[str, AlertKind]] = MappingProxyType(
             "a SIEM target has accepted nothing for 15 minutes",
             "it accepts again, or the delivery is disabled or removed",
             cause_member="delivery_id",
+        ),
+        SSO_DOMAIN: AlertKind(
+            ORGANIZATION,
+            "the TXT record of a verified SSO domain is missing; one for each domain",
+            "the record is there again, or the domain is no longer verified or is released",
         ),
     }
 )

@@ -53,6 +53,8 @@ CATALOGUE: Final[Mapping[str, str]] = MappingProxyType(
         "alerts:write": "acknowledge alerts",
         "usage:read": "see metrics and usage",
         "audit:read": "read the audit log",
+        "sso:read": "see SSO connections and domains",
+        "sso:write": "connect identity providers, and decide whose addresses sign in by them",
         "siem:read": "see where the audit log and events are sent",
         "siem:write": "decide where the audit log and events are sent",
         "webhooks:read": "see webhook endpoints and what was delivered to them",

@@ -17,6 +17,7 @@ ORGS_CLOSED_MAX: Final = 20
 INVITES_A_DAY_MAX: Final = 200
 ROLES_MAX: Final = 100
 ASSIGNMENTS_MAX: Final = 5_000
+SCIM_TOKENS_MAX: Final = 5
 SERVICE_ACCOUNTS_MAX: Final = 2_000
 SUPPORT_GRANTS_MAX: Final = 20
 SIEM_DELIVERIES_MAX: Final = 5
@@ -201,6 +202,11 @@ def check_one_more_service_account(count: int) -> list[Violation]:
     """`count` with those that are disabled: they stay, for what they did."""
     what = "service accounts, disabled ones included; give more keys to one that there is"
     return _at_most(count, SERVICE_ACCOUNTS_MAX, what)
+
+
+def check_one_more_scim_token(count: int) -> list[Violation]:
+    """`count` of those in force."""
+    return _at_most(count, SCIM_TOKENS_MAX, "SCIM tokens in force; revoke one first")
 
 
 def check_one_more_support_grant(count: int) -> list[Violation]:

@@ -13,6 +13,7 @@ from control.policy import permissions
 from control.policy.permissions import RoleSets
 
 Permissions = frozenset[str]
+OWNER: Final = "owner"
 
 
 class Located(Protocol):
@@ -109,6 +110,15 @@ class Assigned(NamedTuple):
     permissions: Iterable[str]
 
 
+class GroupRoles(NamedTuple):
+    """What a group of an identity provider gives to whoever is in it; None: nothing there."""
+
+    group_id: str
+    org_role: str | None = None
+    team_id: str | None = None
+    team_role: str | None = None
+
+
 @dataclass(frozen=True)
 class HeldRoles:
     """What the records of an organization say of somebody who belongs to it."""
@@ -119,6 +129,7 @@ class HeldRoles:
     team_roles: Mapping[str, str] = field(default_factory=dict)
     assigned: tuple[Assigned, ...] = ()
     project_roles: Mapping[str, str] = field(default_factory=dict)
+    by_group: tuple[GroupRoles, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -126,9 +137,9 @@ class RoleGrant:
     """Permissions with what gives them; those of no team, project or instance hold everywhere."""
 
     source: str
-    """`org_role`, `team_role`, `project_role`, `custom_role` or `support_grant`."""
+    """`org_role`, `team_role`, `project_role`, `custom_role`, `scim_group` or `support_grant`."""
     name: str
-    """Of the role, or the id of what the organization made."""
+    """Of the role, or the id of what the organization made, or of the group."""
     permissions: Permissions
     team_id: str | None = None
     project_id: str | None = None
@@ -147,13 +158,7 @@ class RoleGrant:
 
 def grants_of(roles: HeldRoles, sets: RoleSets, everyone: str) -> list[RoleGrant]:
     """All that somebody is given; `everyone` is the id of the team Everyone."""
-    held = sets.of_role(roles.role)
-    if roles.role in permissions.EVERY_TEAM:
-        by_role = [RoleGrant("org_role", roles.role, held)]
-    else:
-        by_role = [RoleGrant("org_role", roles.role, held - permissions.TEAM)]
-        if not roles.teams_only:
-            by_role += [RoleGrant("org_role", roles.role, held & permissions.TEAM, everyone)]
+    by_role = _in_org("org_role", roles.role, roles, sets, everyone)
     in_teams = [
         RoleGrant("team_role", role, sets.of_team_role(role), team_id)
         for team_id, role in roles.team_roles.items()
@@ -165,7 +170,36 @@ def grants_of(roles: HeldRoles, sets: RoleSets, everyone: str) -> list[RoleGrant
         for project_id, role in roles.project_roles.items()
     ]
     assigned = [_assigned(each) for each in roles.assigned]
-    return [*by_role, *in_teams, *in_projects, *assigned]
+    by_group = [
+        each for group in roles.by_group for each in grants_of_group(group, roles, sets, everyone)
+    ]
+    return [*by_role, *in_teams, *in_projects, *assigned, *by_group]
+
+
+def _in_org(
+    source: str, role: str, roles: HeldRoles, sets: RoleSets, everyone: str, name: str | None = None
+) -> list[RoleGrant]:
+    """What a role in the organization gives; `name` says what gives it, if not the role."""
+    held, name = sets.of_role(role), name or role
+    if role in permissions.EVERY_TEAM:
+        return [RoleGrant(source, name, held)]
+    of_org = RoleGrant(source, name, held - permissions.TEAM)
+    if roles.teams_only:
+        return [of_org]
+    return [of_org, RoleGrant(source, name, held & permissions.TEAM, everyone)]
+
+
+def grants_of_group(
+    group: GroupRoles, roles: HeldRoles, sets: RoleSets, everyone: str
+) -> list[RoleGrant]:
+    """What the group gives to whoever holds these roles; never what owners alone have."""
+    found: list[RoleGrant] = []
+    if group.org_role is not None and group.org_role != OWNER:
+        found += _in_org("scim_group", group.org_role, roles, sets, everyone, group.group_id)
+    if group.team_id is not None and group.team_role is not None:
+        in_team = sets.of_team_role(group.team_role)
+        found.append(RoleGrant("scim_group", group.group_id, in_team, group.team_id))
+    return found
 
 
 def _assigned(given: Assigned) -> RoleGrant:

@@ -21,6 +21,7 @@ from storage.events import (
 )
 from storage.instances import approvals, changes, one_time_urls
 from storage.roles import support_grants
+from storage.sso import device_logins, saml_assertions, sign_ins
 
 KEEP_FINISHED_WORK: Final = timedelta(days=1)
 KEEP_ENDED_SESSIONS: Final = timedelta(days=30)
@@ -48,10 +49,14 @@ def clean(op: Operation) -> None:
     settings = op.services.settings
     _forget(op, replays.forget_expired, timedelta())
     _in_batches(op, lambda db: replays.forget_surplus(db, REPLAYS_MAX, _AT_ONCE))
+    # Before the sessions that they name.
+    _forget(op, device_logins.forget_expired, timedelta())
     _forget(op, sessions.forget_ended, KEEP_ENDED_SESSIONS)
     _forget(op, account_tokens.forget_old, KEEP_ACCOUNT_TOKENS)
     _forget(op, api_keys.forget_of_jobs, KEEP_KEYS_OF_JOBS)
     _forget(op, passkeys.forget_used_challenges, timedelta())
+    _forget(op, sign_ins.forget_expired, timedelta())
+    _forget(op, saml_assertions.forget_expired, timedelta())
     _forget(op, rate_windows.forget_idle, KEEP_IDLE_WINDOWS)
     _forget(op, one_time_urls.forget_expired, timedelta())
     _forget(op, queue.forget_finished, KEEP_FINISHED_WORK)

@@ -7,6 +7,7 @@ from control.boundary import Call, identity
 from control.mail import letters
 from control.policy import org_policy, quotas
 from control.policy.violations import refuse
+from control.sso import demands
 from control.workflows.access import mail
 from handlers.calls import SessionCall
 from specserver import Conflict, Forbidden
@@ -91,6 +92,12 @@ def _refuse_too_many(call: Call, user: User, email: str) -> None:
 def _refuse_domain(call: Call, user: User, email: str) -> None:
     """Else an invite to an allowed address would let in any other, one change later."""
     for org, _role in organizations.of_user(call.db, user.id):
+        if demands.is_demanded(org, user.email):
+            raise Forbidden(
+                f"the organization {org.name} enforces single sign-on for your address, which your"
+                " identity provider decides on; an admin of it can remove you first",
+                code="sso_required",
+            )
         domains = org.allowed_email_domains
         if org.status == "open" and not org_policy.allows_address(email, domains):
             raise Forbidden(

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from control.boundary.authorization import sso_session
 from control.policy import enterprises as rules
 from control.policy.plans import PLANS
 from control.policy.violations import refuse
@@ -41,6 +42,8 @@ def to_attach(call: OrgCall, org_id: str) -> Organization:
     Whether it is in one is asked before it is held: of two parents that attach each other neither
     waits for the other.
     """
+    if call.caller.held_to is not None:
+        raise sso_session()
     if enterprises.is_member(call.db, org_id, call.caller.user.id):
         role = enterprises.role_elsewhere(call.db, org_id)
         if role is not None:

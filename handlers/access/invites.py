@@ -3,6 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
+from control.access import seats
 from control.boundary import identity
 from control.mail import letters
 from control.policy import org_policy, quotas
@@ -30,7 +31,7 @@ def create(call: OrgCall, body: Body) -> Reply:
     refuse(org_policy.check_address(body["email"], call.org.allowed_email_domains))
     _refuse_known(call, body["email"])
     _check_quota(call, body["email"])
-    joining.refuse_full(call, call.org, with_pending=True)
+    seats.refuse_full(call.db, call.org, call.now, with_pending=True)
     token = identity.new_invite_token()
     invite = _record(call, body, token.sha256)
     mail.post(call.db, call.services.sealer, _letter(call, invite, token.secret), invite)

@@ -1,16 +1,14 @@
-"""Joining an organization by an invite, and the seats that the plan has for it."""
-
-from typing import Any
+"""Joining an organization by an invite."""
 
 from control import events
-from control.access import role_holders
+from control.access import role_holders, seats
 from control.boundary import Call
 from control.boundary.call import refuse_closed
 from control.policy.alert_kinds import OWNER_ADDED
 from control.policy.org_policy import allows_address
-from control.policy.plans import PLANS
-from specserver import Conflict, Forbidden, PaymentRequired
-from storage.access import api_keys, invites, memberships, organizations
+from control.sso import demands
+from specserver import Conflict, Forbidden
+from storage.access import api_keys, memberships, organizations
 from storage.access.invites import Invite
 from storage.access.organizations import Organization
 from storage.access.users import User
@@ -24,6 +22,8 @@ def join(call: Call, invite: Invite, user: User) -> Organization:
             code="wrong_email",
         )
     org = check_open(call, invite)
+    session = call.caller.session if call.caller else None
+    demands.refuse_joining(org, user, session, call.services.settings.base_url)
     if memberships.find(call.db, org.id, user.id) is not None:
         raise Conflict("you are a member of this organization already", code="already_member")
     memberships.create(call.db, org.id, user.id, invite.role)
@@ -52,7 +52,7 @@ def check_open(call: Call, invite: Invite) -> Organization:
             "whoever sent this invite can no longer invite to its role; ask for another",
             code="invite_revoked",
         )
-    refuse_full(call, org)
+    seats.refuse_full(call.db, org, call.now)
     return org
 
 
@@ -83,25 +83,3 @@ def _can_still_invite(call: Call, invite: Invite) -> bool:
     if given.beyond(inviter.rights):
         return False
     return not api_keys.is_stopped(call.db, invite.org_id, invite.invited_by)
-
-
-def refuse_full(call: Call, org: Organization, *, with_pending: bool = False) -> None:
-    """Where one more member, or one more invite, has no seat."""
-    taken = seats(call, org)
-    used = taken["members"] + (taken["pending_invites"] if with_pending else 0)
-    if taken["limit"] is not None and used >= taken["limit"]:
-        among = " or invited" if with_pending else ""
-        raise PaymentRequired(
-            f"the {org.plan} plan has {taken['limit']} seats, and as many people are"
-            f" members{among}: remove somebody, revoke an invite or change the plan",
-            code="seat_limit",
-        )
-
-
-def seats(call: Call, org: Organization) -> dict[str, Any]:
-    """How many the plan has, and who takes them."""
-    return {
-        "limit": PLANS[org.plan].seats_max,
-        "members": memberships.count(call.db, org.id),
-        "pending_invites": invites.count_pending(call.db, org.id, call.now),
-    }

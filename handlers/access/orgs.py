@@ -17,6 +17,7 @@ from storage.access import api_keys, memberships, organizations
 from storage.catalogue import cells
 from storage.instances import in_scope, instances
 from storage.instances.instances import ERASABLE, Instance
+from storage.sso import domains as sso_domains
 
 Body = dict[str, Any]
 
@@ -26,7 +27,10 @@ def list_(call: CallerCall) -> list[Body]:
 
 
 def mine(call: CallerCall) -> list[Body]:
-    """The caller's organizations; an API key that may read one has the one it belongs to."""
+    """The caller's organizations; an API key that may read one has the one it belongs to.
+
+    A session that is held to one sees no other.
+    """
     caller = call.caller
     if caller.key is not None:
         if not caller.rights.has("org:read"):
@@ -34,7 +38,9 @@ def mine(call: CallerCall) -> list[Body]:
         org = organizations.of_key(call.db, caller.key)
         return [views.organization(org, caller.role or caller.key.role)]
     found = organizations.of_user(call.db, caller.user.id)
-    return [views.organization(org, role) for org, role in found]
+    held_to = caller.held_to
+    shown = [(org, role) for org, role in found if held_to in (None, org.id)]
+    return [views.organization(org, role) for org, role in shown]
 
 
 def create(call: SessionCall, body: Body) -> Reply:
@@ -69,6 +75,7 @@ def update(call: OrgCall, body: Body) -> Body:
 
 def close(call: OrgCall, body: Body) -> Reply:
     call.org.close(call.now)
+    sso_domains.release(call.db, call.org)
     erasing = body["erase_everything"]
     leaving = _erase_all(call) if erasing else _delete_all(call)
     revoked = api_keys.revoke_all(call.db, call.org.id, call.now)

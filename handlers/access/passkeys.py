@@ -98,7 +98,8 @@ def sign_in(call: Call, body: Body) -> Reply:
         ) from refused
     user = users.of_ids(call.db, [passkey.user_id])[passkey.user_id]
     told = {"user_id": user.id, "mfa": True, "passkey_id": passkey.id}
-    return session_handlers.opened(call, user, mfa_at=call.now, told=told)
+    asked = body.get("break_glass", False)
+    return session_handlers.opened(call, user, mfa_at=call.now, told=told, is_break_glass=asked)
 
 
 def step_up_options(call: SessionCall) -> Body:

@@ -4,6 +4,7 @@ from typing import Any
 
 from control.boundary import Call, identity
 from control.boundary.passwords import chosen
+from control.sso import enforcement
 from control.workflows.access import mail, password_resets
 from handlers.access import account_letters
 from specserver import Conflict, Reply
@@ -15,7 +16,8 @@ Body = dict[str, Any]
 
 
 def create(call: Call, body: Body) -> Reply:
-    """Nothing is looked up: neither the answer nor its time tells whose address it is."""
+    """Nobody is looked up: neither the answer nor its time tells whose address it is."""
+    enforcement.refuse_other_ways(call.db, body["email"], call.services.settings.base_url)
     asked = {"request_id": call.request_id, "ip": call.ip}
     password_resets.ask(call.db, call.services.sealer, body["email"], asked)
     return Reply.accepted({"valid_for_s": call.services.settings.password_reset_ttl_s})
@@ -30,6 +32,7 @@ def complete(call: Call, body: Body) -> Reply:
     user = users.locked(call.db, token.user_id)
     call.db.refresh(token)
     _refuse_ended(call, token)
+    enforcement.refuse_other_ways(call.db, user.email, call.services.settings.base_url)
     about = (user.email, user.name)
     user.password_hash = chosen(body["password"], about, "password", call.services.breaches)
     ended = _close(call, user, token)

@@ -7,6 +7,7 @@ import structlog
 
 from control.boundary import Call, identity, mfa_required
 from control.boundary.refusal_log import name_account
+from control.sso import enforcement
 from handlers import paging
 from handlers.access import second_factor, views
 from handlers.calls import SessionCall, SignedIn
@@ -29,17 +30,39 @@ def create(call: Call, body: Body) -> Reply:
         raise _refused(call, user, "code")
     by_recovery_code = identity.is_recovery_code(body.get("totp_code", ""))
     told = {"user_id": user.id, "mfa": with_mfa, "recovery_code": by_recovery_code}
-    return opened(call, user, mfa_at=call.now if with_mfa else None, told=told)
+    asked = body.get("break_glass", False)
+    return opened(
+        call, user, mfa_at=call.now if with_mfa else None, told=told, is_break_glass=asked
+    )
 
 
-def opened(call: Call, user: User, *, mfa_at: datetime | None, told: Body) -> Reply:
-    """A new session of the user, with its token; `told` is for the audit log."""
+def opened(
+    call: Call, user: User, *, mfa_at: datetime | None, told: Body, is_break_glass: bool = False
+) -> Reply:
+    """A new session of the user, without a provider; `told` is for the audit log.
+
+    `is_break_glass`: they ask for the way that owners have where single sign-on is enforced.
+    """
+    base_url = call.services.settings.base_url
+    broken = enforcement.let_in(
+        call.db, user, base_url, asked=is_break_glass, with_mfa=mfa_at is not None
+    )
     token = identity.new_session_token()
-    session = _record(call, user, token, mfa_at)
+    session = record(call, user, token, mfa_at)
+    session.is_break_glass = broken
+    answer = begun(call, session, token)
+    if broken:
+        enforcement.tell_of_break_glass(call.db, call.services, user, session, call.request_id)
+        told = {**told, "break_glass": True}
+    call.audit(target=session.id, detail=told)
+    return answer
+
+
+def begun(call: Call, session: UserSession, token: identity.Token) -> Reply:
+    """The session is open, and the oldest ones too many of its user have ended."""
     call.db.add(session)
     call.db.flush()
     sessions.revoke_surplus(call.db, session, call.now)
-    call.audit(target=session.id, detail=told)
     answer = {**view(call, session, current=True), "token": token.secret}
     return Reply.created(answer, f"/v1/sessions/{session.id}")
 
@@ -49,6 +72,7 @@ def list_(call: SessionCall, limit: int, cursor: str | None = None) -> Body:
         call.db,
         call.caller.user.id,
         now=call.now,
+        held_to=call.caller.held_to,
         limit=limit,
         after=paging.after(call, cursor),
     )
@@ -97,7 +121,8 @@ def _has_passed_more(session: UserSession, caller: SignedIn) -> bool:
     return session.mfa_at is not None and not caller.mfa
 
 
-def _record(call: Call, user: User, token: identity.Token, mfa_at: datetime | None) -> UserSession:
+def record(call: Call, user: User, token: identity.Token, mfa_at: datetime | None) -> UserSession:
+    """A session that begins now, of whoever sent the request; it is not stored yet."""
     return UserSession(
         id=identifiers.new("ses_"),
         user_id=user.id,
@@ -106,7 +131,7 @@ def _record(call: Call, user: User, token: identity.Token, mfa_at: datetime | No
         expires_at=call.now + timedelta(seconds=call.services.settings.session_ttl_s),
         mfa_at=mfa_at,
         last_used_at=call.now,
-        user_agent=_user_agent(call),
+        user_agent=user_agent(call),
         ip=call.ip,
     )
 
@@ -132,6 +157,7 @@ def _refused(call: Call, user: User | None, wrong: str) -> Unauthenticated:
     )
 
 
-def _user_agent(call: Call) -> str | None:
+def user_agent(call: Call) -> str | None:
+    """What the request says it was sent by; None if nothing."""
     sent = call.exchange.request.headers.get("user-agent", "")
     return "".join(c for c in sent if c.isprintable())[:_USER_AGENT_LENGTH] or None

@@ -14,6 +14,7 @@ from storage.access.scopes import RecordPlace
 from storage.errors import RecordNotFound
 from storage.instances import instances
 from storage.roles import roles
+from storage.sso import scim_groups
 
 Body = dict[str, Any]
 
@@ -34,7 +35,7 @@ def explain(
     permission = None if asked["permission"] in UNGRANTED else asked["permission"]
     gives = [one for one in member.grants if permission in one.permissions]
     by = [one for one in gives if one.holds_at(place)]
-    shown = [_shown(one, roles.names(call.db, call.org.id, [one.name])) for one in by]
+    shown = [_shown(one, _names(call, one)) for one in by]
     told = explanations.told(permission, shown, elsewhere=bool(gives))
     return {"user_id": user_id, "operation": operation, "needs": _needs(asked), **told}
 
@@ -66,6 +67,13 @@ def _place(
         call.require_shown("projects:read", place)
         return place
     return None if team_id is None else teams.fetch(call.db, call.org.id, team_id).place
+
+
+def _names(call: OrgCall, grant: RoleGrant) -> dict[str, str]:
+    """By the ids that the organization's records have."""
+    if grant.source == "scim_group":
+        return {grant.name: scim_groups.fetch(call.db, call.org.id, grant.name).display_name}
+    return roles.names(call.db, call.org.id, [grant.name])
 
 
 def _shown(grant: RoleGrant, names: dict[str, str]) -> Body:

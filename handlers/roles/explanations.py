@@ -1,8 +1,9 @@
 """Why somebody can do something, or cannot, in a sentence."""
 
-from typing import Any
+from typing import Any, Final
 
 Body = dict[str, Any]
+_KINDS: Final = {"custom_role": "custom role", "scim_group": "group"}
 
 
 def told(permission: str | None, by: list[Body], *, elsewhere: bool) -> Body:
@@ -34,7 +35,7 @@ def sentence(permission: str | None, by: list[Body], *, elsewhere: bool) -> str:
 
 
 def _held_by(one: Body) -> str:
-    kind = "custom role" if one["source"] == "custom_role" else "role"
+    kind = _KINDS.get(one["source"], "role")
     named = f"the {kind} {one['role']}"
     if one["project_id"] is not None:
         return f"{named} in the project {one['project_id']}"

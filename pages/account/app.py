@@ -10,14 +10,17 @@ from pages import headers
 from pages.account import (
     cookies,
     credentials,
+    devices,
     forgery,
     forms,
     invites,
     overview,
     passkeys,
     resets,
+    saml,
     second_factor,
     sign_in,
+    sso,
     wording,
 )
 
@@ -35,6 +38,9 @@ _BACK_TO: Final = {
     "password": "password",
     "email": "email",
     "change_email": "email",
+    "device": "device",
+    "find_device": "device",
+    "decide_device": "device",
 }
 # What a letter's token is called on the way.
 _LETTERS: Final = {"accept_invite": "invite", "email": "confirm", "confirm_email": "confirm"}
@@ -84,6 +90,11 @@ def _route(app: Flask) -> None:
     app.add_url_rule("/code", view_func=sign_in.code, methods=["GET", "POST"])
     app.add_url_rule("/passkey", view_func=passkeys.passkey_sign_in, methods=["GET", "POST"])
     app.add_url_rule("/code/passkey", view_func=passkeys.passkey_code, methods=["GET", "POST"])
+    app.add_url_rule("/break-glass", view_func=sign_in.break_glass, methods=["GET", "POST"])
+    app.add_url_rule("/sso", view_func=sso.sso, methods=["GET", "POST"])
+    app.add_url_rule("/sso/callback", view_func=sso.sso_callback)
+    app.add_url_rule("/sso/<connection_id>", view_func=sso.sso_start)
+    app.add_url_rule("/device", view_func=devices.device)
     app.add_url_rule("/invite", view_func=invites.invite)
     app.add_url_rule("/reset", view_func=resets.reset)
     app.add_url_rule("/password", view_func=credentials.password, methods=["GET", "POST"])
@@ -105,6 +116,9 @@ def _route(app: Flask) -> None:
         ("/passkeys/rename", passkeys.rename_passkey),
         ("/passkeys/remove", passkeys.remove_passkey),
         ("/second-factor/recovery-codes", second_factor.renew_recovery_codes),
+        ("/sso/<connection_id>/acs", saml.saml_acs),
+        ("/device/find", devices.find_device),
+        ("/device/decide", devices.decide_device),
         ("/sessions/end", overview.end_session),
     ):
         app.add_url_rule(path, view_func=view, methods=["POST"])

@@ -13,9 +13,15 @@ from flask import Response, current_app, g, request
 # Where all is HTTPS, the names are such that no other host can set them, nor any page without TLS.
 SESSION: Final = "menagerie-session"
 FORM: Final = "menagerie-form"
+SSO: Final = "menagerie-sso"
+"""What binds a sign-in at an identity provider to the browser that began it."""
+SSO_BY_FORM: Final = "menagerie-sso-by-form"
+"""As SSO, of a sign-in whose answer comes by a form of the provider's site."""
 SECURE: Final = "SECURE_COOKIES"
 _TOKEN: Final = re.compile(r"ms_[0-9A-Za-z]{8,100}")
 _FORM_SECRET: Final = re.compile(r"[0-9A-Za-z_-]{43}")
+_SSO_SIGN_IN: Final = re.compile(r"([0-9A-Za-z_-]{20,200})(?:[.]([a-z-]{1,40}))?")
+_SSO_LASTS_S: Final = 600
 _FORM_SECRET_BYTES: Final = 32
 
 
@@ -49,13 +55,49 @@ def keep_session(response: Any, token: str) -> None:
     drop(response, FORM)
 
 
+def begun_sso(name: str = SSO) -> tuple[str, str]:
+    """The token of the sign-in that this browser has begun, and the page to go to after it."""
+    found = _SSO_SIGN_IN.fullmatch(request.cookies.get(_name(name), ""))
+    return (found[1], found[2] or "") if found else ("", "")
+
+
+def keep_sso(response: Any, token: str, after: str, *, by_form: bool = False) -> None:
+    """Until the provider sends the browser back, which has ten minutes for it.
+
+    `by_form`: by a form of its own site, as SAML has it. With that no cookie comes that is Lax, so
+    this one is sent from everywhere. It tells nothing, and does nothing without what the provider
+    has signed for this very sign-in.
+    """
+    value = f"{token}.{after}" if after else token
+    if not by_form:
+        _set(response, SSO, value, _SSO_LASTS_S)
+        return
+    # Browsers take one that is SameSite=None only with Secure, which they allow localhost too.
+    response.set_cookie(
+        _name(SSO_BY_FORM), value, _SSO_LASTS_S, secure=True, httponly=True, samesite="None"
+    )
+
+
 def drop(response: Any, name: str = SESSION) -> None:
-    response.delete_cookie(_name(name), secure=_is_secure(), httponly=True, samesite="Lax")
+    by_form = name == SSO_BY_FORM
+    response.delete_cookie(
+        _name(name),
+        secure=by_form or _is_secure(),
+        httponly=True,
+        samesite="None" if by_form else "Lax",
+    )
 
 
-def _set(response: Any, name: str, value: str) -> None:
-    # Lax: a link in an email leads to a page where somebody is signed in.
-    response.set_cookie(_name(name), value, secure=_is_secure(), httponly=True, samesite="Lax")
+def _set(response: Any, name: str, value: str, lasts_s: int | None = None) -> None:
+    # Lax: a link in an email leads to a page where somebody is signed in, and a provider back.
+    response.set_cookie(
+        _name(name),
+        value,
+        max_age=lasts_s,
+        secure=_is_secure(),
+        httponly=True,
+        samesite="Lax",
+    )
 
 
 def _name(name: str) -> str:

@@ -9,6 +9,7 @@ from werkzeug.wrappers import Response
 _TOKEN: Final = re.compile(r"(mi_|mp_|mv_)[0-9A-Za-z]{8,100}")
 _INVITE, _RESET, _EMAIL = "mi_", "mp_", "mv_"
 _PAGES: Final = {
+    "device": "device",
     "second-factor": "second_factor",
     "password": "password",
     "email": "email",
@@ -45,8 +46,12 @@ def onward() -> Response:
     for name, (prefix, page) in _LETTERS.items():
         if token := _token(name, prefix):
             return redirect(url_for(page, token=token), 303)
-    page = _PAGES.get(request.values.get("next", ""), "overview")
-    return redirect(url_for(page), 303)
+    return redirect(page_of(request.values.get("next", "")), 303)
+
+
+def page_of(name: str) -> str:
+    """Where a page of this name is; the account, where there is none."""
+    return url_for(_PAGES.get(name, "overview"))
 
 
 def _token(name: str, prefix: str) -> str:

@@ -15,6 +15,9 @@ from flask import abort, current_app, request
 from pages.account import cookies
 
 FIELD: Final = "proof"
+# What an identity provider sends is signed by it, and belongs to a sign-in that began in this
+# browser, which its cookie tells: see `saml`.
+_FROM_ELSEWHERE: Final = "saml_acs"
 _CHANGING: Final = "POST"
 
 
@@ -27,7 +30,7 @@ def check() -> None:
     """Before each request: 403 for a form of elsewhere, and for whoever is not here by TLS."""
     if request.endpoint != "static":
         _check_host()
-    if request.method != _CHANGING:
+    if request.method != _CHANGING or request.endpoint == _FROM_ELSEWHERE:
         return
     if not _is_from_here():
         abort(403)

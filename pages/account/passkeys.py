@@ -11,7 +11,7 @@ from typing import Any, Final
 from flask import abort, g, redirect, request, url_for
 from flask.typing import ResponseReturnValue
 
-from pages.account import cookies, destinations, forms, second_factor, sign_in, wording
+from pages.account import cookies, destinations, forms, second_factor, sign_in, sso, wording
 from pages.account.api import ApiAnswer
 
 _PASSKEY_ID: Final = re.compile(r"pk_[0-9A-Z]{26}")
@@ -28,9 +28,12 @@ _SAYS: Final = {
 def passkey_sign_in() -> ResponseReturnValue:
     if request.method == "GET":
         return _sign_in_page()
-    body = {"credential": _credential()}
+    body: dict[str, Any] = {"credential": _credential()}
+    body |= {"break_glass": True} if _is_break_glass() else {}
     path = "/v1/sessions/actions/sign-in-with-passkey"
     answer = forms.call_as("", "POST", path, body=body, key=forms.sent_key())
+    if answer.code == "sso_required":
+        return sso.continue_page(str(answer.body.get("sign_in_url", "")))
     if not answer.is_ok:
         return _sign_in_page(_refused(answer))
     token = str(answer.body["token"])
@@ -39,6 +42,10 @@ def passkey_sign_in() -> ResponseReturnValue:
     response = destinations.onward()
     cookies.keep_session(response, token)
     return response
+
+
+def _is_break_glass() -> bool:
+    return request.values.get("with") == "break-glass"
 
 
 def passkey_code() -> ResponseReturnValue:
@@ -134,7 +141,8 @@ def _refused(answer: ApiAnswer) -> forms.PageForm:
 
 def _sign_in_page(form: forms.PageForm | None = None) -> ResponseReturnValue:
     options, form = _options("", "/v1/sessions/actions/passkey-options", form)
-    return _scripted("passkey.html", form, options=options, onward=destinations.named())
+    onward = destinations.named() | ({"with": "break-glass"} if _is_break_glass() else {})
+    return _scripted("passkey.html", form, options=options, onward=onward)
 
 
 def _code_page(me: dict[str, Any], form: forms.PageForm | None = None) -> ResponseReturnValue:

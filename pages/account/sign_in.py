@@ -6,10 +6,14 @@ from flask import redirect, request, url_for
 from flask.typing import ResponseReturnValue
 from werkzeug.wrappers import Response
 
-from pages.account import cookies, destinations, forms
+from pages.account import cookies, destinations, forms, sso
 from pages.account.api import ApiAnswer
 
 FIELDS: Final = ("email", "password")
+_BREAK_GLASS_SAYS: Final = {
+    "sign_in_refused": "The email address, the password or the code is wrong.",
+    "sso_required": "This way is for owners of an organization who have a second factor.",
+}
 _RECOVERY_REFUSED: Final = "This code is wrong or has already been used. Enter another one."
 
 
@@ -77,14 +81,42 @@ def open_session(email: str, password: str, purpose: str = "") -> tuple[ApiAnswe
 def _open_session() -> ResponseReturnValue:
     typed = forms.typed(*FIELDS)
     answer, token = open_session(typed["email"].strip(), typed["password"])
+    if answer.code == "sso_required":
+        return sso.continue_page(str(answer.body.get("sign_in_url", "")), typed["email"].strip())
     if not token:
         return _form(forms.refused(answer, FIELDS))
-    response = _after(token)
+    response = after(token)
     cookies.keep_session(response, token)
     return response
 
 
-def _after(token: str) -> Response:
+def break_glass() -> ResponseReturnValue:
+    """For owners, with the second factor at once, where single sign-on is enforced."""
+    if request.method == "GET":
+        return forms.show("break_glass.html")
+    typed = forms.typed(*FIELDS)
+    typed["email"] = typed["email"].strip()
+    body = {**typed, "totp_code": typed_code(), "break_glass": True}
+    answer = forms.call_as("", "POST", "/v1/sessions", body=body, key=forms.sent_key())
+    if not answer.is_ok:
+        return forms.show("break_glass.html", _not_broken(answer))
+    token = str(answer.body["token"])
+    if token != cookies.session_token():
+        end_session()
+    response = destinations.onward()
+    cookies.keep_session(response, token)
+    return response
+
+
+def _not_broken(answer: ApiAnswer) -> forms.PageForm:
+    form = forms.refused(answer, FIELDS, says=_BREAK_GLASS_SAYS)
+    if any(one.get("pointer") == "/totp_code" for one in answer.body.get("errors", ())):
+        form.failure = ""
+        form.errors["code"] = "Enter the six digits that your app shows, or a recovery code."
+    return form
+
+
+def after(token: str) -> Response:
     """Whoever has a second factor is asked for it."""
     me = forms.call_as(token, "GET", "/v1/me")
     if me.is_ok and (me.body["user"]["totp_enabled"] or me.body["user"]["passkeys"]):

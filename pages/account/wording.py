@@ -27,6 +27,10 @@ TEXTS: Final = {
     "reset_used": "This link has already been used. If it was you, sign in with your new password.",
     "seat_limit": "The organization has no free seat. Ask whoever sent the invitation.",
     "sign_in_refused": "The email address or the password is wrong.",
+    "sso_required": "People with an address of this domain sign in with single sign-on, by the"
+    " identity provider of their organization.",
+    "sso_session": "You signed in with single sign-on. Your organization's identity provider looks"
+    " after this.",
     "too_many_at_once": "The service is busy. Try again in a moment.",
     "wrong_email": "This invitation was sent to another email address than that of your account.",
 }

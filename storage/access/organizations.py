@@ -36,6 +36,8 @@ class Organization(Owned, Record):
     api_key_max_age_s: Mapped[int | None]
     # None: any.
     allowed_email_domains: Mapped[list[str] | None] = mapped_column(Json)
+    # Whose addresses act here by single sign-on alone; storage/sso/domains.py writes them.
+    sso_enforced_domains: Mapped[list[str] | None] = mapped_column(Json)
     # From which severity on alerts are sent by email, as control/policy/alert_kinds.py has them.
     alert_emails: Mapped[str] = mapped_column(default="critical", server_default="critical")
     alerts_mailed_at: Mapped[datetime | None]

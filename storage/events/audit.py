@@ -16,7 +16,7 @@ from storage.columns import Json, Owned, Record, one_of
 from storage.pages import Page
 from storage.prepared import Insertion
 
-ACTOR_KINDS: Final = ("user", "api_key", "service_account", "system", "anonymous")
+ACTOR_KINDS: Final = ("user", "api_key", "service_account", "scim_token", "system", "anonymous")
 _UNSEALED: Final = text("seq IS NULL")
 _SEALED: Final = text("seq IS NOT NULL")
 

@@ -11,6 +11,7 @@ from storage.access.memberships import Membership
 from storage.access.organizations import Organization
 from storage.prepared import Prepared
 from storage.roles import project_members, roles
+from storage.sso import scim_groups
 
 COLUMNS: Final = (
     Membership.role,
@@ -18,10 +19,12 @@ COLUMNS: Final = (
     teams.roles_of_member(),
     roles.assigned_to_member(),
     project_members.roles_of_member(),
+    scim_groups.granted_to_member(),
 )
-"""Of the membership of a query: role, whether in teams only, roles in teams, custom ones, projects.
+"""Of the membership of a query: role, whether in teams only, roles in teams, custom ones, projects,
+and what groups of an identity provider give.
 
-Each of the last three is an object by ids; null or empty where there is none.
+Each of the last four is an object by ids; null or empty where there is none.
 """
 _OF_MEMBER: Final = Prepared(
     select(*COLUMNS, Organization.role_sets)

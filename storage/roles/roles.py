@@ -81,6 +81,12 @@ def fetch(db: Session, org_id: str, role_id: str, *, lock: bool = False) -> Cust
     return role
 
 
+def find(db: Session, org_id: str, role_id: str) -> CustomRole | None:
+    """The organization's of that id, if there is one."""
+    role = by_key(db, CustomRole, role_id)
+    return None if role is None or role.org_id != org_id else role
+
+
 def page(db: Session, org_id: str, *, limit: int, after: str | None) -> Page[CustomRole]:
     """The organization's, newest first."""
     rows = select(CustomRole).where(CustomRole.org_id == org_id)

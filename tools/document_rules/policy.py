@@ -63,8 +63,11 @@ def _body(operation: Operation) -> Iterator[Fault]:
     security = operation.document.get("security", [{"api_key": []}])
     anyone = not security or {} in security
     most = operation.document.get("x-max-body-bytes", BODY_OF_ANYONE_MAX + 1)
-    if anyone and "requestBody" in operation.document and most > BODY_OF_ANYONE_MAX:
-        yield operation.fault(f"anyone may call it: x-max-body-bytes of {BODY_OF_ANYONE_MAX}")
+    reason = operation.document.get("x-max-body-reason")
+    if anyone and "requestBody" in operation.document and most > BODY_OF_ANYONE_MAX and not reason:
+        yield operation.fault(
+            f"anyone may call it: x-max-body-bytes of {BODY_OF_ANYONE_MAX}, or an x-max-body-reason"
+        )
 
 
 def _confirmation(operation: Operation) -> Iterator[Fault]:

@@ -131,7 +131,10 @@ def _wrong_form(name: str, schema: Json) -> str | None:
     # A number is an id that a customer's database gave, and not one of ours.
     ours = re.fullmatch(r"(.+_)?id", name) and "integer" not in kinds
     if ours and not ({"pattern", "enum"} & schema.keys()):
-        return None if name == "request_id" else "an id has the pattern of its kind"
+        # The last is what an identity provider calls something, in whatever form.
+        return (
+            None if name in ("request_id", "external_id") else "an id has the pattern of its kind"
+        )
     return None
 
 

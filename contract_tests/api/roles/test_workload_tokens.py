@@ -22,7 +22,7 @@ from contract_tests.api.roles.workload_helpers import (
 )
 from contract_tests.api.rows import NEVER, is_problem, trusted
 from contract_tests.oidc_issuer import OidcIssuer, ec_key, public, rsa_key, segment
-from control.access.workload_tokens import LEEWAY_S
+from control.access.signed_tokens import LEEWAY_S
 from control.workflows.roles.issuer_documents import HttpIssuers
 from storage.roles import oidc_issuers
 

@@ -23,14 +23,20 @@ QUIET = {
     },
     "project_members": {"id", "org_id", "created_at"},
     "role_assignments": {"id", "org_id", "created_by", "created_at"},
+    "scim_group_members": {"org_id", "created_at"},
+    "scim_groups": {
+        *("id", "org_id", "display_name", "name_key", "external_id", "is_pushed", "version"),
+        *("updated_at", "created_at"),
+    },
+    "sso_group_claims": {"org_id", "created_at"},
     "sessions": {
         *("id", "user_id", "token_hash", "prefix", "last_used_at", "user_agent", "ip"),
-        "created_at",
+        *("created_at", "sso_org_id", "sso_connection_id", "is_break_glass"),
     },
     "support_grants": {"id", "org_id", "reason", "created_by", "created_at"},
     "team_members": {"org_id", "created_at"},
     "users": {
-        *("id", "email", "name", "password_hash", "totp_secret_sealed", "totp_last_step"),
+        *("id", "name", "password_hash", "totp_secret_sealed", "totp_last_step"),
         *("email_verified_at", "created_at"),
     },
 }

@@ -1,4 +1,4 @@
-"""DNS as the control plane asks it: where a host name leads by CNAME."""
+"""DNS as the control plane asks it: where a host name leads by CNAME, and what its TXT says."""
 
 import asyncio
 import contextlib
@@ -38,9 +38,20 @@ class Found:
     reason: str | None = None
 
 
+@dataclass(frozen=True)
+class Texts:
+    """The TXT records at a name itself; `is_alias` where it is an alias (CNAME) of another."""
+
+    values: frozenset[str] = frozenset()
+    is_alias: bool = False
+
+
 class Resolver(Protocol):
     def cnames(self, hostnames: Collection[str]) -> dict[str, Found | LookupFailed]:
         """What was found for each, all of them asked for at once."""
+
+    def texts(self, names: Collection[str]) -> dict[str, Texts | LookupFailed]:
+        """As `cnames`, the TXT records at each."""
 
 
 class DnsResolver:
@@ -84,6 +95,29 @@ class DnsResolver:
             name = str(answer[0].target).rstrip(".").lower()
             targets.append(name)
         return Found(tuple(targets), None if targets else reason)
+
+    def texts(self, names: Collection[str]) -> dict[str, Texts | LookupFailed]:
+        return asyncio.run(self._look_up_texts(list(names)))
+
+    async def _look_up_texts(self, names: Sequence[str]) -> dict[str, Texts | LookupFailed]:
+        found = await asyncio.gather(*map(self._texts, names))
+        return dict(zip(names, found, strict=True))
+
+    async def _texts(self, name: str) -> Texts | LookupFailed:
+        """An alias is not followed: a wildcard of it would let others speak for the name."""
+        try:
+            answer = await self._resolver.resolve(
+                f"{name}.", "TXT", search=False, lifetime=self._lookup_s
+            )
+        except (dns.resolver.NXDOMAIN, dns.resolver.NoAnswer):
+            return Texts()
+        except dns.exception.DNSException as error:
+            return LookupFailed(f"DNS did not answer for {name}: {_said(error)}")
+        if answer.canonical_name != answer.qname:
+            return Texts(is_alias=True)
+        # One record is at most 64 KiB, in texts of at most 255 bytes that belong together.
+        values = (b"".join(one.strings) for one in answer)
+        return Texts(frozenset(value.decode(errors="replace") for value in values))
 
 
 def servers_of(servers: Sequence[str]) -> dns.asyncresolver.Resolver:

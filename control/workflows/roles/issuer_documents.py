@@ -8,7 +8,8 @@ from urllib.parse import SplitResult, urlsplit
 import httpx
 import orjson
 
-from control.access.workload_tokens import Jwk, usable_keys
+from control.access.signed_tokens import Jwk
+from control.access.workload_tokens import usable_keys
 from gateway import bounded_answers
 from gateway.bounded_answers import AnswerRefused
 from gateway.peer_texts import printable

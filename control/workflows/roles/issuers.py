@@ -10,7 +10,7 @@ from typing import Any, Final
 import structlog
 from sqlalchemy.orm import Session
 
-from control.access.workload_tokens import Jwk
+from control.access.signed_tokens import Jwk
 from control.work import Operation, Schedule, workflow
 from control.workflows.roles.issuer_documents import IssuerUnavailable
 from storage.database import now

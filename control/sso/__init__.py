@@ -1,0 +1,1 @@
+"""Single sign-on and SCIM: what identity providers say of people, and what follows from it."""

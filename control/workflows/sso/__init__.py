@@ -1,0 +1,1 @@
+"""Work of single sign-on that outlives a request."""
