@@ -12,6 +12,7 @@ from clients.cli.output import OutputOption
 from clients.source import SHIPPED
 from menagerie import contract
 from menagerie.audit_commands import audit_verify
+from menagerie.credit_commands import COMMANDS as CREDIT_COMMANDS
 from menagerie.recovery.commands import backup, recover
 from menagerie.refusals import unusable
 from menagerie.unwanted import hide
@@ -372,7 +373,8 @@ COMMANDS = (
 def register(app: typer.Typer) -> None:
     """Put the server's commands beside those of `app`, and its document at their hands."""
     SHIPPED.set(contract.shipped())
-    app.command("audit verify", rich_help_panel="Server")(audit_verify)
+    for name, command in {"audit verify": audit_verify, **CREDIT_COMMANDS}.items():
+        app.command(name, rich_help_panel="Server")(command)
     for command in COMMANDS:
         shown = "Example" in (command.__doc__ or "")
         epilog = None if shown else f"Example: menagerie {command.__name__.replace('_', '-')}"

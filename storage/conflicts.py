@@ -26,6 +26,12 @@ SENTENCES: Final = {
         "workload_identities.service_account_id, workload_identities.issuer,"
         " workload_identities.audience, workload_identities.subject"
     ): "the service account trusts this issuer, audience and subject already",
+    "credits.source": "a credit was granted for this already",
+    "programme_applications.org_id, programme_applications.programme": (
+        "an application for this program is pending or approved already"
+    ),
+    "referral_codes.org_id": "the organization has a referral code already",
+    "referrals.referred_org_id": "the organization was referred already",
     "projects.org_id, projects.slug": "a project with this slug already exists",
     "domains.instance_id, domains.hostname": "the instance already has this domain",
     "migrations.instance_id": "a migration is being made into the instance",
@@ -50,6 +56,12 @@ CONSTRAINTS: Final = {
         "workload_identities.service_account_id, workload_identities.issuer,"
         " workload_identities.audience, workload_identities.subject"
     ),
+    "uq_credits_source": "credits.source",
+    "ix_programme_applications_in_force": (
+        "programme_applications.org_id, programme_applications.programme"
+    ),
+    "pk_referral_codes": "referral_codes.org_id",
+    "uq_referrals_referred_org_id": "referrals.referred_org_id",
     "uq_projects_org_id_slug": "projects.org_id, projects.slug",
     "ix_domains_instance_id_hostname": "domains.instance_id, domains.hostname",
     "ix_migrations_open": "migrations.instance_id",

@@ -16,6 +16,9 @@ from storage.access.right_changes import RightChange
 from storage.access.sessions import UserSession
 from storage.access.teams import Team, TeamMember
 from storage.access.users import User
+from storage.billing.credit_ledger import Credit, CreditUse
+from storage.billing.programmes import ProgrammeApplication
+from storage.billing.referrals import Referral, ReferralCode
 from storage.catalogue.cells import Cell
 from storage.columns import Record
 from storage.data.backup_copies import CopyStatus
@@ -69,6 +72,8 @@ __all__ = [
     "Cell",
     "Change",
     "CopyStatus",
+    "Credit",
+    "CreditUse",
     "CustomRole",
     "DeliveryLane",
     "Domain",
@@ -87,6 +92,7 @@ __all__ = [
     "OneTimeUrl",
     "Organization",
     "Passkey",
+    "ProgrammeApplication",
     "Project",
     "ProjectMember",
     "PublishedHead",
@@ -95,6 +101,8 @@ __all__ = [
     "Record",
     "RecoveryCode",
     "RecoveryWindow",
+    "Referral",
+    "ReferralCode",
     "Replay",
     "Restore",
     "RightChange",

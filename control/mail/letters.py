@@ -26,7 +26,7 @@ def invitation(
     *, to: str, by: str, org: str, role: str, token: str, until: str, base_url: str
 ) -> Letter:
     """Names are of tenants: they stand in quotes, so that none is taken for a word of ours."""
-    by, org = (_quotable(name) for name in (by, org))
+    by, org = (quotable(name) for name in (by, org))
     return Letter(
         to=to,
         subject=f'Invitation to the organization "{org}"',
@@ -63,7 +63,7 @@ def leaked_key(
 ) -> Letter:
     """`key` is its id, its name and how it begins. The place is a stranger's words."""
     key_id, name, prefix = key
-    org, name, place = (_quotable(text) for text in (org, name, place))
+    org, name, place = (quotable(text) for text in (org, name, place))
     return Letter(
         to=to,
         subject=f'An API key of "{org}" was found in public and is suspended',
@@ -89,7 +89,7 @@ is unsuspended, so replace it:
 def probing_key(*, to: str, org: str, key: tuple[str, str, str], base_url: str) -> Letter:
     """`key` is its id, its name and how it begins."""
     key_id, name, prefix = key
-    org, name = _quotable(org), _quotable(name)
+    org, name = quotable(org), quotable(name)
     return Letter(
         to=to,
         subject=f'An API key of "{org}" is suspended: it was tried at many operations',
@@ -115,7 +115,7 @@ def webhook_disabled(
 ) -> Letter:
     """`webhook` is its id and its host; `since` when it began to fail, None where it is gone."""
     webhook_id, host = webhook
-    org = _quotable(org)
+    org = quotable(org)
     why = (
         "answered that it is gone (410)"
         if since is None
@@ -194,7 +194,7 @@ def passkey_added(*, to: str, name: str, at: datetime, ip: str, base_url: str) -
         to=to,
         subject="A passkey was added to your account",
         text=f"""\
-A passkey named "{_quotable(name)}" was added to your account with this email address, on the
+A passkey named "{quotable(name)}" was added to your account with this email address, on the
 database service at
 {base_url}
 at {_moment(at)}, from the address {ip}. It signs in without your password.
@@ -254,7 +254,7 @@ def _moment(at: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M} UTC"
 
 
-def _quotable(name: str) -> str:
+def quotable(name: str) -> str:
     """A name that cannot leave its quotes, and in which no mail program finds a link."""
     plain = "".join(character for character in name if character.isprintable())
     return plain.translate({ord('"'): "'", ord("<"): "(", ord(">"): ")"}).replace("://", ": ")
@@ -265,9 +265,9 @@ _ALERTS_SHOWN = 20
 
 def alerts(*, to: str, org: str, alerts: Sequence[tuple[str, str, str]], base_url: str) -> Letter:
     """Each with its severity, title and reason, which hold words of tenants and engines."""
-    org = _quotable(org)
+    org = quotable(org)
     listed = "\n".join(
-        f"- {severity}: {_quotable(title)}\n  ({_quotable(reason)})"
+        f"- {severity}: {quotable(title)}\n  ({quotable(reason)})"
         for severity, title, reason in alerts[:_ALERTS_SHOWN]
     )
     more = len(alerts) - _ALERTS_SHOWN
@@ -310,8 +310,8 @@ def approval_request(
     base_url: str,
 ) -> Letter:
     """To somebody who can decide. What the order is called is of tenants too."""
-    by, org, team, order = (_quotable(name) for name in (by, org, team, order))
-    listed = "\n".join(f"- {_quotable(reason)}" for reason in reasons)
+    by, org, team, order = (quotable(name) for name in (by, org, team, order))
+    listed = "\n".join(f"- {quotable(reason)}" for reason in reasons)
     return Letter(
         to=to,
         subject=f'Approval needed in the organization "{org}"',
@@ -340,8 +340,8 @@ def approval_decided(
     *, to: str, org: str, order: str, approval_id: str, status: str, reason: str | None, then: str
 ) -> Letter:
     """To whoever asked."""
-    org, order = _quotable(org), _quotable(order)
-    said = f'\nThe reason given: "{_quotable(reason)}"\n' if reason else ""
+    org, order = quotable(org), quotable(order)
+    said = f'\nThe reason given: "{quotable(reason)}"\n' if reason else ""
     return Letter(
         to=to,
         subject=f'Your order in the organization "{org}": {status}',

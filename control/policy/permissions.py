@@ -52,6 +52,8 @@ CATALOGUE: Final[Mapping[str, str]] = MappingProxyType(
         "alerts:read": "see alerts",
         "alerts:write": "acknowledge alerts",
         "usage:read": "see metrics and usage",
+        "billing:read": "see credits, applications for credit programs, and referrals",
+        "billing:write": "apply for credit programs, and create the referral code",
         "audit:read": "read the audit log",
         "siem:read": "see where the audit log and events are sent",
         "siem:write": "decide where the audit log and events are sent",

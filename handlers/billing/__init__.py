@@ -1,0 +1,1 @@
+"""Billing: credits, invoices and what leads to them."""

@@ -1,0 +1,20 @@
+"""Credits: what was granted to an organization, and what is left of it."""
+
+from typing import Any
+
+from control.policy.prices import CURRENCY
+from handlers import paging
+from handlers.billing import views
+from handlers.calls import OrgCall
+from storage.billing import credit_ledger
+
+Body = dict[str, Any]
+
+
+def list_(call: OrgCall, limit: int, cursor: str | None = None) -> Body:
+    found = credit_ledger.page(call.db, call.org.id, limit=limit, after=paging.after(call, cursor))
+    return {
+        "currency": CURRENCY,
+        "balance_cents": credit_ledger.balance(call.db, call.org.id, call.now, CURRENCY),
+        **paging.page(call, found, lambda one: views.credit(one, call.now)),
+    }

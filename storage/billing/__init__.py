@@ -1,0 +1,1 @@
+"""The records of billing: credits, invoices and what leads to them."""
