@@ -10,6 +10,7 @@ from contract_tests.api.harness import House, Tenant
 from contract_tests.api.oracle import document
 from contract_tests.workflows.known import take_turn
 from control.workflows.instances.subjects import publish_failed
+from menagerie import credit_grants
 from specserver import Operation
 from storage import identifiers
 from storage.access import enterprises
@@ -132,6 +133,7 @@ def estate(house: House, name: str = "Estate", *, plan: str = "team") -> Estate:
     migration_id = migrated(house, tenant, instance_id)
     alert_id = alerted(house, instance_id)
     with_published_head(house, tenant)
+    with_credit(house, tenant, name)
     user_id = house.member(tenant.org_id, "auditor").id
     invite_id = invited(house, tenant, name)
     team_id = led(house, tenant, name, user_id)
@@ -141,6 +143,15 @@ def estate(house: House, name: str = "Estate", *, plan: str = "team") -> Estate:
     ids = (*ids, attached(house, tenant, name), with_passkey(house, tenant))
     ids = (*ids, *with_webhook(house, tenant, name), sent_to_siem(house, tenant, name))
     return Estate(tenant, instance_id, domain_id, *ids)
+
+
+def with_credit(house: House, tenant: Tenant, name: str) -> None:
+    """A credit for this reason, and an application for one with it."""
+    body = {"programme": "education", "statement": name}
+    made = house.post(f"{tenant.path}/programmes/applications", tenant.key, json=body)
+    assert made.status_code == 201, made.text
+    org = tenant.org_id
+    credit_grants.grant(house.services, org, "5", reason=name, months=None, reference=None)
 
 
 def with_passkey(house: House, tenant: Tenant) -> str:

@@ -21,6 +21,7 @@ from control.events.kinds import kinds_of
 from control.siem.lane import Sent, SiemLanes
 from control.webhooks import endings
 from control.webhooks.retries import WebhookRetries
+from menagerie import credit_grants
 from storage.access import teams
 from storage.events import delivery_lanes
 from storage.events.events import Event
@@ -195,6 +196,23 @@ def baa_signed(house: House, tenant: Tenant, _instance_id: str) -> None:
     assert house.post(f"{tenant.path}/compliance/baa/sign", owner, json=body).is_success
 
 
+def credited(house: House, tenant: Tenant, _instance_id: str) -> None:
+    org = tenant.org_id
+    credit_grants.grant(house.services, org, "5", reason="so", months=None, reference=None)
+
+
+def programme_decided(verb: str) -> Act:
+    def act(house: House, tenant: Tenant, _instance_id: str) -> None:
+        body = {"programme": "startup", "statement": "We rent out looms."}
+        made = house.post(f"{tenant.path}/programmes/applications", tenant.key, json=body)
+        if verb == "approve":
+            credit_grants.approve(house.services, made.json()["id"], None, None)
+        else:
+            credit_grants.decline(house.services, made.json()["id"], "no")
+
+    return act
+
+
 def key_leaked(house: House, tenant: Tenant, _instance_id: str) -> None:
     before = house.services.settings
     leaks.trust(house)
@@ -317,6 +335,8 @@ ACTS: dict[str, list[Act]] = {
     "approval.requested.v1": [waiting],
     "approval.decided.v1": [decided("approve"), decided("deny"), undecided],
     "api_key.suspended.v1": [key_leaked],
+    "credit.granted.v1": [credited],
+    "programme.decided.v1": [programme_decided("approve"), programme_decided("decline")],
     "org.baa_signed.v1": [baa_signed],
     "org.member.invited.v1": [invited],
     "org.member.removed.v1": [member_removed],

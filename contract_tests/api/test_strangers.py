@@ -54,7 +54,13 @@ ELSEWHERE = {
 NAMELESS = {
     *("instances.metrics", "restores.list", "permissions.list", "predefined_roles.list"),
     *("migrations.list", "migrations.list_in_instance", "webhooks.deliveries"),
-    *("role_assignments.list", "project_roles.list", "project_members.list", "audit.heads"),
+    *(
+        "referrals.list",
+        "role_assignments.list",
+        "project_roles.list",
+        "project_members.list",
+        "audit.heads",
+    ),
 }
 """Lists of what has no name, but figures and ids."""
 CANARY = "canary-7c1f0e"

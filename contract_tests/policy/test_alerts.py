@@ -26,6 +26,7 @@ QUIET = {
     *("org.member.invited.v1", "org.member.removed.v1"),
     *("org.baa_signed.v1", RAISED, RESOLVED),
     *("usage.egress.v1", "webhook.ping.v1"),
+    *("credit.granted.v1", "programme.decided.v1"),
 }
 """Those that neither raise nor resolve an alert."""
 ELSEWHERE = {
