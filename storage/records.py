@@ -16,6 +16,9 @@ from storage.access.right_changes import RightChange
 from storage.access.sessions import UserSession
 from storage.access.teams import Team, TeamMember
 from storage.access.users import User
+from storage.billing.meters import MeteredHour, MeterEntry
+from storage.billing.plan_spans import PlanSpan
+from storage.billing.spending_notices import SpendingNotice
 from storage.catalogue.cells import Cell
 from storage.columns import Record
 from storage.data.backup_copies import CopyStatus
@@ -81,12 +84,15 @@ __all__ = [
     "Invite",
     "KeyLeak",
     "Membership",
+    "MeterEntry",
+    "MeteredHour",
     "Migration",
     "Network",
     "OidcIssuer",
     "OneTimeUrl",
     "Organization",
     "Passkey",
+    "PlanSpan",
     "Project",
     "ProjectMember",
     "PublishedHead",
@@ -102,6 +108,7 @@ __all__ = [
     "Sample",
     "ServiceAccount",
     "SiemDelivery",
+    "SpendingNotice",
     "SupportGrant",
     "Team",
     "TeamMember",

@@ -1,0 +1,1 @@
+"""Billing: usage, costs and the spending cap."""
