@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 from control.policy.agreements import Agreement, template
 from control.policy.placement import Overcommit
+from control.policy.price_lists import packaged
+from control.policy.prices import PriceBook
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ class ControlSettings:
     overcommit: Overcommit = field(default_factory=Overcommit)
     rates: RateLimits = field(default_factory=RateLimits)
     baa: Agreement = field(default_factory=template)
+    prices: PriceBook = field(default_factory=packaged)
     # Public keys (PEM) of those who may report leaked API keys, by their identifiers.
     leak_report_keys: Mapping[str, str] = field(default_factory=dict)
     # CIDRs whose X-Forwarded-For is believed.

@@ -17,8 +17,11 @@ from storage.access.sessions import UserSession
 from storage.access.teams import Team, TeamMember
 from storage.access.users import User
 from storage.billing.credit_ledger import Credit, CreditUse
+from storage.billing.meters import MeteredHour, MeterEntry
+from storage.billing.plan_spans import PlanSpan
 from storage.billing.programmes import ProgrammeApplication
 from storage.billing.referrals import Referral, ReferralCode
+from storage.billing.spending_notices import SpendingNotice
 from storage.catalogue.cells import Cell
 from storage.columns import Record
 from storage.data.backup_copies import CopyStatus
@@ -86,12 +89,15 @@ __all__ = [
     "Invite",
     "KeyLeak",
     "Membership",
+    "MeterEntry",
+    "MeteredHour",
     "Migration",
     "Network",
     "OidcIssuer",
     "OneTimeUrl",
     "Organization",
     "Passkey",
+    "PlanSpan",
     "ProgrammeApplication",
     "Project",
     "ProjectMember",
@@ -110,6 +116,7 @@ __all__ = [
     "Sample",
     "ServiceAccount",
     "SiemDelivery",
+    "SpendingNotice",
     "SupportGrant",
     "Team",
     "TeamMember",

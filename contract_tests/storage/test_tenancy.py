@@ -18,6 +18,7 @@ from storage.tenancy import TenancyBroken
 NOBODYS = {
     "AuditPublication": "a record of the installation's log, with heads of many organizations",
     "Cell": "a machine, which organizations share",
+    "MeteredHour": "says that an hour was metered, of everybody",
     "OidcIssuer": "publishes keys, which hold for whoever trusts it",
     "RightChange": "names whose rights, a person's or an organization's",
     "RateWindow": "counts requests of whoever is not known yet",

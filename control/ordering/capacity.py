@@ -19,6 +19,7 @@ from control.policy.placement import (
 )
 from control.policy.placement import with_room as having_room
 from control.policy.plans import PLANS, SHARED
+from control.policy.prices import PriceBook
 from control.policy.sizes import SIZES
 from control.policy.violations import refuse
 from storage.access.organizations import Organization
@@ -40,6 +41,7 @@ class Requester:
     requested_by: str
     overcommit: Overcommit
     now: datetime
+    prices: PriceBook
 
 
 def with_room(

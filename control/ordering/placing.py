@@ -113,7 +113,7 @@ def preview(by: Requester, project: Project, body: Body) -> Body:
     _choose_cell(by, order, body, every)
     name = body.get("name") or _name(order.engine, identifiers.new("inst_"))
     _check_name(by, project, name)
-    come_to = orders.preview(order, held_against)
+    come_to = orders.preview(order, held_against, by.prices.at(by.now))
     return {
         "order": {
             **asdict(order),

@@ -6,7 +6,7 @@ from alembic import op
 from storage.columns import Timestamp
 
 revision = "202611301450"
-down_revision = "202611300800"
+down_revision = "202611301440"
 
 _IN_FORCE = sa.text("status IN ('pending', 'approved')")
 
