@@ -17,6 +17,13 @@ from storage.access.sessions import UserSession
 from storage.access.teams import Team, TeamMember
 from storage.access.users import User
 from storage.billing.credit_ledger import Credit, CreditUse
+from storage.billing.invoices import (
+    Customer,
+    Invoice,
+    InvoiceDocument,
+    InvoiceNumber,
+    InvoiceRun,
+)
 from storage.billing.meters import MeteredHour, MeterEntry
 from storage.billing.plan_spans import PlanSpan
 from storage.billing.programmes import ProgrammeApplication
@@ -78,6 +85,7 @@ __all__ = [
     "Credit",
     "CreditUse",
     "CustomRole",
+    "Customer",
     "DeliveryLane",
     "Domain",
     "EgressCount",
@@ -87,6 +95,10 @@ __all__ = [
     "EventCount",
     "Instance",
     "Invite",
+    "Invoice",
+    "InvoiceDocument",
+    "InvoiceNumber",
+    "InvoiceRun",
     "KeyLeak",
     "Membership",
     "MeterEntry",

@@ -26,3 +26,36 @@ was {decision}.
 {text}
 """,
     )
+
+
+def invoice_finalized(
+    *,
+    to: str,
+    org: str,
+    number: str,
+    month: str,
+    total: str,
+    due: str | None,
+    link: str,
+    base_url: str,
+) -> Letter:
+    """Without `due` nothing is to be paid."""
+    org = quotable(org)
+    total = f"Its total is {total}, to be paid until {due}" if due else "Nothing is to be paid"
+    return Letter(
+        to=to,
+        subject=f'Invoice {number} for "{org}"',
+        text=f"""\
+The invoice {number} for the organization "{org}" in {month}, on the database service at
+{base_url}
+is ready. {total}.
+
+See it, and download it as PDF. Whoever has this link can do so for 30 days:
+
+    {link}
+
+Members who can see the bills find all invoices with:
+
+    menagerie invoices list
+""",
+    )

@@ -34,6 +34,11 @@ def month_of(moment: datetime) -> Month:
     return Month(begin, (begin + timedelta(days=31)).replace(day=1))
 
 
+def month_named(name: str) -> Month:
+    """Of a name such as 2026-11."""
+    return month_of(datetime.fromisoformat(f"{name}-01T00:00:00+00:00"))
+
+
 def months(since: datetime, until: datetime) -> Iterator[Month]:
     """Those that [since, until) touches, in their order."""
     month = month_of(since)
