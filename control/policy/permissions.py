@@ -53,6 +53,8 @@ CATALOGUE: Final[Mapping[str, str]] = MappingProxyType(
         "alerts:write": "acknowledge alerts",
         "usage:read": "see metrics and usage",
         "audit:read": "read the audit log",
+        "billing:read": "see the spending cap, credits and invoices",
+        "billing:write": "set the spending cap, and apply for credits",
         "siem:read": "see where the audit log and events are sent",
         "siem:write": "decide where the audit log and events are sent",
         "webhooks:read": "see webhook endpoints and what was delivered to them",
