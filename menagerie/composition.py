@@ -11,9 +11,12 @@ from control.boundary.rates import make_limiter
 from control.cells.http_cells import HttpCells
 from control.cells.signing import Signer
 from control.mail import mailer_of
+from control.policy import price_lists
 from control.policy.agreements import Agreement, template
 from control.policy.leak_reports import read_keys
 from control.policy.placement import Overcommit
+from control.policy.price_lists import packaged
+from control.policy.prices import PriceBook
 from control.sealing import Sealer
 from control.services import Services
 from control.settings import ControlSettings
@@ -69,6 +72,7 @@ def build_services(settings: Settings) -> Services:
             settings.overcommit_cpu, settings.overcommit_memory, settings.overcommit_storage
         ),
         baa=_agreement(settings.baa_text),
+        prices=_prices(settings),
         leak_report_keys=_leak_report_keys(settings.leak_report_keys),
         rate_limits=settings.rate_limits,
         trusted_proxies=settings.trusted_proxies,
@@ -91,6 +95,13 @@ def build_services(settings: Settings) -> Services:
         ),
         audit_logs=audit_logs.places_of(settings),
     )
+
+
+def _prices(settings: Settings) -> PriceBook:
+    if settings.money == "off":
+        return price_lists.free()
+    path = settings.price_list
+    return price_lists.read(Path(path).read_text(encoding="utf-8")) if path else packaged()
 
 
 def _agreement(path: str) -> Agreement:

@@ -4,7 +4,7 @@ Budgets, usage, cost reports, the spending cap and invoices read the same lines.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -68,11 +68,15 @@ def charged(db: Session, book: PriceBook, whose: Whose, month: Month, now: datet
     until_now = tally(db, book, whose, month, now)
     if now >= month.end:
         return Charged(until_now, until_now)
-    forecast = until_now.copy()
-    foreseen = _Foreseen.of(db, whose, now)
+    return Charged(until_now, foretold(book, until_now, Foreseen.of(db, whose, now), now))
+
+
+def foretold(book: PriceBook, tally: MonthTally, foreseen: "Foreseen", now: datetime) -> MonthTally:
+    """The lines as they are at the month's end, if what is foreseen comes to pass."""
+    found, month = tally.copy(), tally.month
     for begin, end, prices in book.cut(max(month.begin, _second_of(now)), month.end):
-        forecast.add(prices, foreseen.within(begin, end))
-    return Charged(until_now, forecast)
+        found.add(prices, foreseen.within(begin, end))
+    return found
 
 
 def of_teams(
@@ -92,20 +96,20 @@ def by_team(found: Charged, team_ids: Collection[str]) -> dict[str, Spend]:
 
 
 @dataclass(frozen=True)
-class _Foreseen:
+class Foreseen:
     """What is live now, and goes on as it is.
 
     Of what is metered by the hour, the last hour that was metered is repeated; nothing is foreseen
     of egress.
     """
 
-    spans: list[SpanSums]
-    plans: list[PlanSums]
-    meters: list[MeterSums]
+    spans: Sequence[SpanSums]
+    plans: Sequence[PlanSums]
+    meters: Sequence[MeterSums]
     next_hour: datetime
 
     @classmethod
-    def of(cls, db: Session, whose: Whose, now: datetime) -> "_Foreseen":
+    def of(cls, db: Session, whose: Whose, now: datetime) -> "Foreseen":
         at = _second_of(now)
         # Of the second that is now only those that last are counted, and no seconds of them.
         lasting = [each for each in spans.sums(db, whose, since=at, until=now) if each.lasting]

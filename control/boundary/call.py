@@ -23,7 +23,7 @@ from control.boundary.rules import Rule
 from control.boundary.shared_looks import SharedLooks
 from control.boundary.streamed_answers import At, Followed, LiveStep, PageIterator, Step
 from control.boundary.subjects import READING
-from control.ordering.capacity import Requester
+from control.ordering.requester import Requester
 from control.services import Services
 from specserver import Conflict, Exchange, NotFound, Reply
 from storage import database

@@ -8,8 +8,8 @@ from itertools import islice
 from typing import Final
 
 from control.access import role_holders
-from control.ordering.capacity import Requester
 from control.ordering.placing import place
+from control.ordering.requester import Requester
 from control.policy import approvals as policy
 from control.policy import permissions
 from control.policy.approvals import DECIDE, Asked, Policy, Reason

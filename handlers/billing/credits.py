@@ -3,7 +3,8 @@
 from typing import Any
 
 from handlers import paging
-from handlers.billing import money, views
+from handlers.billing import credit_views as views
+from handlers.billing import switch
 from handlers.calls import OrgCall
 from storage.billing import credit_ledger
 
@@ -11,7 +12,7 @@ Body = dict[str, Any]
 
 
 def list_(call: OrgCall, limit: int, cursor: str | None = None) -> Body:
-    currency = money.prices(call).currency
+    currency = switch.prices(call).currency
     found = credit_ledger.page(call.db, call.org.id, limit=limit, after=paging.after(call, cursor))
     return {
         "currency": currency,

@@ -5,7 +5,8 @@ from typing import Any
 from control.billing import invoice_links
 from control.boundary import Call
 from handlers import paging
-from handlers.billing import money, views
+from handlers.billing import credit_views as views
+from handlers.billing import switch
 from handlers.calls import OrgCall
 from specserver import NotFound, Reply
 from storage.billing import invoices
@@ -14,7 +15,7 @@ Body = dict[str, Any]
 
 
 def list_(call: OrgCall, limit: int, cursor: str | None = None) -> Body:
-    money.prices(call)
+    switch.prices(call)
     after = paging.after(call, cursor)
     found = invoices.page(call.db, call.org.id, limit=limit, after=after)
     finished = invoices.documents(call.db, [one.id for one in found.items])

@@ -4,7 +4,8 @@ from typing import Any
 
 from control.policy.credits import REFERRAL_CENTS
 from handlers import paging
-from handlers.billing import money, views
+from handlers.billing import credit_views as views
+from handlers.billing import switch
 from handlers.calls import OrgCall
 from handlers.instants import timestamp
 from specserver import Reply
@@ -14,7 +15,7 @@ Body = dict[str, Any]
 
 
 def list_(call: OrgCall, limit: int, cursor: str | None = None) -> Body:
-    currency = money.prices(call).currency
+    currency = switch.prices(call).currency
     held = referrals.code_of(call.db, call.org.id)
     after = paging.after(call, cursor)
     found = referrals.page(call.db, call.org.id, limit=limit, after=after)
@@ -29,7 +30,7 @@ def list_(call: OrgCall, limit: int, cursor: str | None = None) -> Body:
 
 def create(call: OrgCall) -> Reply:
     """The organization is held until the commit, so that no other request makes a second one."""
-    currency = money.prices(call).currency
+    currency = switch.prices(call).currency
     held = referrals.code_of(call.db, call.org.id)
     made = held or referrals.create_code(call.db, call.org.id, call.caller.id)
     call.audit(target=call.org.id, detail={"is_new": held is None})

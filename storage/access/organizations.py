@@ -62,6 +62,9 @@ class Organization(Owned, Record):
         for member, value in values.items():
             setattr(self, member, value)
 
+    def cap_spending(self, monthly_cents: int | None, on_reach: str) -> None:
+        self.spending_cap_cents, self.spending_cap_on_reach = monthly_cents, on_reach
+
     def close(self, at: datetime) -> None:
         if self.status == "closed":
             raise StateConflict("cannot close an organization that is closed")

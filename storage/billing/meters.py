@@ -17,7 +17,6 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 from storage.billing.whose import Whose
 from storage.columns import Owned, Record
 from storage.instances.instances import Instance
-from storage.instances.spans import AT_ONCE
 
 SEATS: Final = "seats"
 """The meter whose subject is the organization."""
@@ -141,8 +140,7 @@ def sums(db: Session, whose: Whose, *, since: datetime, until: datetime) -> Iter
     rows = whose.of(
         rows, org=MeterEntry.org_id, team=MeterEntry.team_id, instance=MeterEntry.subject_id
     )
-    grouped = rows.group_by(*kind).execution_options(yield_per=AT_ONCE)
-    for row in db.execute(grouped):
+    for row in db.execute(rows.group_by(*kind)):
         yield MeterSums._make((*row[:5], int(row[5])))
 
 

@@ -86,6 +86,17 @@ _OF_TEAM: Final = Prepared(
 )
 
 
+_PLANNED: Final = Prepared(
+    select(
+        *(Instance.id, Instance.region, Instance.size, _NEW_SIZE),
+        *(Instance.storage_bytes, _WAITING_BYTES, Instance.desired_status),
+    )
+    .outerjoin(_RESIZED, and_(_waits(_RESIZED, "size"), _RESIZED.org_id == bindparam("org_id")))
+    .outerjoin(_GROWN, and_(_waits(_GROWN, "storage"), _GROWN.org_id == bindparam("org_id")))
+    .where(Instance.org_id == bindparam("org_id"), HOSTED, LIVE)
+)
+
+
 @dataclass
 class Allocations:
     """`sizes` counts instances that compute; `growing` are sizes that are to become others.
@@ -152,4 +163,30 @@ def of_team(
     return [
         (region, size if new_size is None else orjson.loads(new_size), max(held, more or 0))
         for region, size, new_size, held, more in _OF_TEAM.rows(db, **asked)
+    ]
+
+
+class Planned(NamedTuple):
+    """What an instance is to be, once all that was asked for is done."""
+
+    instance_id: str
+    region: str
+    size: str
+    storage_bytes: int
+    runs: bool
+
+
+def planned(db: Session, org_id: str) -> list[Planned]:
+    """Each wanted instance of the organization."""
+    return [
+        Planned(
+            instance_id,
+            region,
+            size if new_size is None else orjson.loads(new_size),
+            max(held, more or 0),
+            wanted == "running",
+        )
+        for instance_id, region, size, new_size, held, more, wanted in _PLANNED.rows(
+            db, org_id=org_id
+        )
     ]

@@ -37,8 +37,6 @@ from storage.billing.whose import Whose
 from storage.columns import Owned, Record, Timestamp
 from storage.instances.instances import Instance
 
-AT_ONCE: Final = 2_000
-"""Rows that are read at a time."""
 _OPEN: Final = text("until IS NULL")
 
 
@@ -116,7 +114,7 @@ def sums(db: Session, whose: Whose, *, since: datetime, until: datetime) -> Iter
     rows = whose.of(
         rows, org=BilledSpan.org_id, team=BilledSpan.team_id, instance=BilledSpan.instance_id
     )
-    for row in db.execute(rows.execution_options(yield_per=AT_ONCE)):
+    for row in db.execute(rows):
         # A sum is a Decimal on PostgreSQL.
         yield SpanSums._make((*row[:6], int(row[6]), row[7]))
 

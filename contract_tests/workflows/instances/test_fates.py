@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from contract_tests.workflows.stage import Stage
 from control import ordering
-from control.ordering.capacity import Requester
+from control.ordering.requester import Requester
 from control.policy.placement import Overcommit
 from control.policy.price_lists import packaged
 from storage import identifiers, records

@@ -4,7 +4,7 @@ import pytest
 
 from contract_tests.storage import tenants
 from control import ordering
-from control.ordering.capacity import Requester
+from control.ordering.requester import Requester
 from control.policy.placement import Overcommit
 from control.policy.price_lists import packaged
 from specserver import Invalid

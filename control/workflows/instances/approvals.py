@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from control import events
 from control.mail import letters
 from control.ordering import approving
-from control.ordering.capacity import Requester
+from control.ordering.requester import Requester
 from control.policy.prices import amount
 from control.services import Services
 from control.work import Operation, Schedule, workflow
