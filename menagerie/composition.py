@@ -11,8 +11,9 @@ from control.boundary.rates import make_limiter
 from control.cells.http_cells import HttpCells
 from control.cells.signing import Signer
 from control.mail import mailer_of
-from control.policy import price_lists
+from control.policy import issuers, price_lists
 from control.policy.agreements import Agreement, template
+from control.policy.issuers import Issuer
 from control.policy.leak_reports import read_keys
 from control.policy.placement import Overcommit
 from control.policy.price_lists import packaged
@@ -73,6 +74,7 @@ def build_services(settings: Settings) -> Services:
         ),
         baa=_agreement(settings.baa_text),
         prices=_prices(settings),
+        issuer=_issuer(settings.invoice_issuer),
         leak_report_keys=_leak_report_keys(settings.leak_report_keys),
         rate_limits=settings.rate_limits,
         trusted_proxies=settings.trusted_proxies,
@@ -102,6 +104,10 @@ def _prices(settings: Settings) -> PriceBook:
         return price_lists.free()
     path = settings.price_list
     return price_lists.read(Path(path).read_text(encoding="utf-8")) if path else packaged()
+
+
+def _issuer(path: str) -> Issuer | None:
+    return issuers.read(Path(path).read_text(encoding="utf-8")) if path else None
 
 
 def _agreement(path: str) -> Agreement:

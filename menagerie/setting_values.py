@@ -140,6 +140,12 @@ def check_price_list(path: Path) -> None:
     _check_file(path, price_lists.read)
 
 
+def check_invoice_issuer(path: Path) -> None:
+    from control.policy import issuers  # noqa: PLC0415 -- see above
+
+    _check_file(path, issuers.read)
+
+
 def _check_file(path: Path, read: Callable[[str], object]) -> None:
     """Said at the start, with the name of the file."""
     try:

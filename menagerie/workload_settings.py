@@ -7,11 +7,12 @@ from pydantic_settings import NoDecode
 
 from menagerie import setting_values
 from menagerie.billing_settings import BillingSettings
+from menagerie.invoice_settings import InvoiceSettings
 from menagerie.monitoring_settings import MonitoringSettings
 from menagerie.webhook_settings import WebhookSettings
 
 
-class WorkloadSettings(BillingSettings, WebhookSettings, MonitoringSettings):
+class WorkloadSettings(BillingSettings, InvoiceSettings, WebhookSettings, MonitoringSettings):
     oidc_issuers: Annotated[tuple[str, ...], NoDecode] = Field(
         ("https://token.actions.githubusercontent.com", "https://gitlab.com"),
         description="issuers of OIDC tokens that organizations can trust; empty: none",

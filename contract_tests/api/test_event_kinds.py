@@ -8,7 +8,7 @@ import pytest
 from openapi_schema_validator import OAS31Validator
 from sqlalchemy import select
 
-from contract_tests import published
+from contract_tests import invoicing, published
 from contract_tests.api import leaks
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import DOCUMENT, migrating, watch
@@ -21,7 +21,7 @@ from control.events.kinds import kinds_of
 from control.siem.lane import Sent, SiemLanes
 from control.webhooks import endings
 from control.webhooks.retries import WebhookRetries
-from menagerie import credit_grants
+from menagerie import credit_grants, invoice_books
 from storage.access import teams
 from storage.events import delivery_lanes
 from storage.events.events import Event
@@ -213,6 +213,23 @@ def programme_decided(verb: str) -> Act:
     return act
 
 
+def invoiced(act: Callable[[House, str], object] | None = None) -> Act:
+    """A month's invoice, and what becomes of it."""
+
+    def made(house: House, tenant: Tenant, _instance_id: str) -> None:
+        before, offset = house.services.settings, house.database.clock_offset
+        month = invoicing.starts_billing(house)
+        invoicing.month_ends(house, month)
+        invoice_books.run(house.services)
+        if act is not None:
+            act(house, invoicing.invoice_of(house, tenant, month).id)
+        house.drop_work()
+        object.__setattr__(house.services, "settings", before)
+        house.database.clock_offset = offset
+
+    return made
+
+
 def key_leaked(house: House, tenant: Tenant, _instance_id: str) -> None:
     before = house.services.settings
     leaks.trust(house)
@@ -336,6 +353,11 @@ ACTS: dict[str, list[Act]] = {
     "approval.decided.v1": [decided("approve"), decided("deny"), undecided],
     "api_key.suspended.v1": [key_leaked],
     "credit.granted.v1": [credited],
+    "invoice.finalized.v1": [invoiced()],
+    "invoice.paid.v1": [invoiced(lambda house, one: invoice_books.pay(house.services, one))],
+    "invoice.voided.v1": [
+        invoiced(lambda house, one: invoice_books.void(house.services, one, "so"))
+    ],
     "programme.decided.v1": [programme_decided("approve"), programme_decided("decline")],
     "org.baa_signed.v1": [baa_signed],
     "org.member.invited.v1": [invited],

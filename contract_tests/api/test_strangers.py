@@ -23,6 +23,8 @@ from storage.instances.samples import Sample
 
 PUBLIC = {
     "system.health",
+    "invoices.get",
+    "invoices.pdf",
     "system.description",
     "password_resets.complete",
     "passkeys.sign_in",
@@ -56,6 +58,7 @@ NAMELESS = {
     *("migrations.list", "migrations.list_in_instance", "webhooks.deliveries"),
     *(
         "referrals.list",
+        "invoices.list",
         "role_assignments.list",
         "project_roles.list",
         "project_members.list",

@@ -27,6 +27,7 @@ QUIET = {
     *("org.baa_signed.v1", RAISED, RESOLVED),
     *("usage.egress.v1", "webhook.ping.v1"),
     *("credit.granted.v1", "programme.decided.v1"),
+    *("invoice.finalized.v1", "invoice.paid.v1", "invoice.voided.v1"),
 }
 """Those that neither raise nor resolve an alert."""
 ELSEWHERE = {

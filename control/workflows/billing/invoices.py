@@ -32,8 +32,8 @@ def finalize(op: Operation) -> None:
     if issuer is None or not op.services.settings.prices.is_on:
         return
     with op.database.read() as db:
-        due = list(_due(issuer, now(db)))
-    for month in due:
+        overdue = list(due(issuer, now(db)))
+    for month in overdue:
         while finalize_next(op.services, issuer, month):
             pass
 
@@ -109,7 +109,7 @@ def _readers(db: Session, invoice: Invoice) -> list[str]:
     return [person.email for person in people if person.is_person][:LETTERS_MAX]
 
 
-def _due(issuer: Issuer, moment: datetime) -> Iterator[Month]:
+def due(issuer: Issuer, moment: datetime) -> Iterator[Month]:
     """The months whose invoices are to be made by now, oldest first."""
     for month in months(month_named(issuer.first_month).begin, moment):
         if month.end + FINAL_AFTER <= moment:
