@@ -1,6 +1,9 @@
 """Credits: what the operator grants, what an organization sees of it, and what is refused."""
 
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -119,3 +122,11 @@ def test_where_billing_is_off_there_is_none(make_house: MakeHouse) -> None:
         is_problem(answer, 409, "billing_off")
     body = {"name": "Referred", "referral_code": "0123456789"}
     is_problem(house.post("/v1/orgs", house.person().session, json=body), 409, "billing_off")
+
+
+def test_a_command_says_that_there_is_no_installation(tmp_path: Path) -> None:
+    told = f"{tmp_path} is not the home of an installation"
+    for command in (["credits", "grant", "org_1", "5", "--reason", "so"], ["billing", "run"]):
+        called = [sys.executable, "-m", "menagerie", *command, "--home", str(tmp_path)]
+        ended = subprocess.run(called, capture_output=True, text=True, check=False)
+        assert (ended.returncode, told in ended.stderr) == (2, True), ended.stderr
