@@ -54,6 +54,7 @@ ELSEWHERE = {
 NAMELESS = {
     *("instances.metrics", "restores.list", "permissions.list", "predefined_roles.list"),
     *("migrations.list", "migrations.list_in_instance", "webhooks.deliveries"),
+    *("usage.list", "cost_report.get"),
     *("role_assignments.list", "project_roles.list", "project_members.list", "audit.heads"),
 }
 """Lists of what has no name, but figures and ids."""
