@@ -21,6 +21,7 @@ from contract_tests.workflows.test_three_ways import CASES
 from control.events import raise_
 from control.mail import Letter
 from control.policy.invoices import FINAL_AFTER
+from control.policy.months import HOUR, hour_of
 from control.siem import told
 from control.workflows.access import password_resets
 from control.workflows.billing import invoices as invoice_work
@@ -29,7 +30,7 @@ from control.workflows.instances.starting import start
 from control.workflows.network.dns import DnsResolver
 from control.workflows.network.domains import verify_domain
 from specserver import Document
-from storage.access import users
+from storage.access import organizations, users
 from storage.access.organizations import Organization
 from storage.access.teams import Team
 from storage.catalogue import cells
@@ -179,6 +180,30 @@ def of_a_spent_budget(stage: Stage) -> None:
     by_itself("budgets.watch")(stage)
 
 
+def of_a_reached_cap(stage: Stage) -> None:
+    """One of nothing, and an instance to pause."""
+    stage.instance("running", ready_at=EPOCH, size="s0")
+    with stage.database.write() as db:
+        organizations.fetch(db, stage.org_id).cap_spending(0, "pause")
+    stage.pass_time(60)
+    by_itself("spending_caps.watch")(stage)
+
+
+def of_sent_bytes(stage: Stage) -> None:
+    instance = stage.instance("running")
+    stage.pass_time(3_600)
+    with stage.database.read() as db:
+        hour = hour_of(now(db)) - HOUR
+    stage.cell.sent_bytes[hour] = {instance.id: 1}
+    by_itself("usage.egress", cell_id="cell_fake")(stage)
+
+
+def of_an_hour(stage: Stage) -> None:
+    """That nobody has metered yet."""
+    stage.pass_time(3_600)
+    by_itself("usage.meter")(stage)
+
+
 def of_a_lost_password(stage: Stage) -> None:
     email = f"{new('').lower()}@example.com"
     with stage.database.write() as db:
@@ -256,6 +281,9 @@ OTHERS: Final[dict[str, Callable[[Stage], None]]] = {
     "password_resets.send": of_a_lost_password,
     "metering": by_itself("metering", cell_id="cell_fake"),
     "reconcile": by_itself("reconcile", cell_id="cell_fake"),
+    "spending_caps.watch": of_a_reached_cap,
+    "usage.egress": of_sent_bytes,
+    "usage.meter": of_an_hour,
 }
 
 

@@ -1,8 +1,8 @@
 """What is there in an hour, of everybody: read once the hour is over, and written as readings."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Select, func, or_, select
 from sqlalchemy.orm import Session
@@ -60,3 +60,20 @@ def seats(db: Session, hour: datetime) -> Iterator[Reading]:
     for org_id, count in memberships.count_by_org(db).items():
         if org_id in plans:
             yield Reading(org_id, SEATS, hour, org_id, None, None, plans[org_id], count)
+
+
+class InstanceOwner(NamedTuple):
+    """Whose an instance is now, and where."""
+
+    instance_id: str
+    org_id: str
+    team_id: str | None
+    region: str
+    plan: str
+
+
+def owners(db: Session, cell_id: str, ids: Collection[str]) -> dict[str, InstanceOwner]:
+    """Of those of these instances that the cell hosts, or hosted until they were erased."""
+    rows = select(*_WHOSE).join(Organization, Organization.id == Instance.org_id)
+    rows = rows.where(Instance.cell_id == cell_id, Instance.id.in_(ids))
+    return {row[0]: InstanceOwner._make(row) for row in db.execute(rows)}

@@ -33,6 +33,7 @@ def upgrade() -> None:
         "organizations",
         sa.Column("spending_cap_on_reach", sa.String(), server_default="refuse", nullable=False),
     )
+    op.add_column("cells", sa.Column("egress_metered_hour", Timestamp(), nullable=True))
     op.create_index(op.f("ix_spans_org_id_until"), "spans", ["org_id", "until"])
     dialect = op.get_bind().dialect
     clock = str(DatabaseClock().compile(dialect=dialect))
@@ -197,6 +198,7 @@ def downgrade() -> None:
     for name in ("organizations_begin_plan_span", "organizations_change_plan_span"):
         op.execute(f"DROP TRIGGER {name}{on}")
     op.drop_index(op.f("ix_spans_org_id_until"), "spans")
+    op.drop_column("cells", "egress_metered_hour")
     for column in ("spending_cap_on_reach", "spending_cap_cents"):
         op.drop_column("organizations", column)
     for table in ("spending_notices", "metered_hours", "meter_entries", "plan_spans"):
