@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import facturx
@@ -13,6 +14,7 @@ from contract_tests.invoicing import SELLER
 from control.billing import einvoices, invoice_pdf
 from control.policy.invoices import PERCENT, lines, subtotal, tax
 from control.policy.issuers import Issuer, IssuerInvalid, Party, read
+from control.policy.prices import MICRO_CENTS
 from control.policy.rating import COMPUTE, PLAN, STORAGE, Charge, LineKey
 from storage.billing.invoices import Invoice
 
@@ -126,6 +128,22 @@ def test_any_name_can_stand_on_an_invoice(name: str) -> None:
     made = invoice(Party(name, "DE"), {"DE": 1900})
     _, xml = facturx.get_facturx_xml_from_pdf(invoice_pdf.pdf_of(made))
     assert xml == einvoices.xml_of(made)
+
+
+def test_the_example_of_the_guide_is_right() -> None:
+    month = {"quantity": 2_592_000}
+    charged = {
+        LineKey(None, None, PLAN): Charge(**month, micro_cents=10_000 * MICRO_CENTS),
+        LineKey("inst_1", None, COMPUTE): Charge(**month, micro_cents=6_000 * MICRO_CENTS),
+    }
+    of, net = lines(charged), 15_000
+    vat = tax(Issuer(SELLER, "2026-11", taxes={"DE": 1900}), HOME).cents(net)
+    rows = [(one.description, one.amount_cents) for one in of]
+    rows += [("Subtotal", subtotal(of)), ("Credits", net - subtotal(of)), ("VAT 19 %", vat)]
+    rows.append(("Total", net + vat))
+    guide = (Path(__file__).resolve().parents[3] / "docs" / "billing.md").read_text()
+    for name, cents in rows:
+        assert f"| {name} | {cents:,} |" in guide
 
 
 GOOD = """
