@@ -115,7 +115,8 @@ class Cluster:
         self._execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
             "WHERE datname = current_database() AND pid <> pg_backend_pid(); "
-            f"{_deletes()}; "
+            # Some records are never deleted, which triggers see to.
+            f"SET session_replication_role = replica; {_deletes()}; "
             "SELECT setval(sequencename::regclass, 1, false) FROM pg_sequences",
             str(make_url(url).database),
         )

@@ -14,9 +14,13 @@ from control.cells.signing import Signer
 from control.delivery.dns_names import DnsNames
 from control.delivery.receiver_urls import Reach
 from control.mail import mailer_of
+from control.policy import issuers, price_lists
 from control.policy.agreements import Agreement, template
+from control.policy.issuers import Issuer
 from control.policy.leak_reports import read_keys
 from control.policy.placement import Overcommit
+from control.policy.price_lists import packaged
+from control.policy.prices import PriceBook
 from control.sealing import Sealer
 from control.services import Services
 from control.settings import ControlSettings
@@ -80,6 +84,8 @@ def build_services(settings: Settings) -> Services:
             settings.overcommit_cpu, settings.overcommit_memory, settings.overcommit_storage
         ),
         baa=_agreement(settings.baa_text),
+        prices=_prices(settings),
+        issuer=_issuer(settings.invoice_issuer),
         leak_report_keys=_leak_report_keys(settings.leak_report_keys),
         rate_limits=settings.rate_limits,
         trusted_proxies=settings.trusted_proxies,
@@ -106,6 +112,17 @@ def build_services(settings: Settings) -> Services:
         ),
         audit_logs=audit_logs.places_of(settings),
     )
+
+
+def _prices(settings: Settings) -> PriceBook:
+    if settings.money == "off":
+        return price_lists.free()
+    path = settings.price_list
+    return price_lists.read(Path(path).read_text(encoding="utf-8")) if path else packaged()
+
+
+def _issuer(path: str) -> Issuer | None:
+    return issuers.read(Path(path).read_text(encoding="utf-8")) if path else None
 
 
 def _agreement(path: str) -> Agreement:

@@ -6,12 +6,16 @@ from pydantic import Field, field_validator
 from pydantic_settings import NoDecode
 
 from menagerie import setting_values
+from menagerie.billing_settings import BillingSettings
+from menagerie.invoice_settings import InvoiceSettings
 from menagerie.monitoring_settings import MonitoringSettings
 from menagerie.sso_settings import SsoSettings
 from menagerie.webhook_settings import WebhookSettings
 
 
-class WorkloadSettings(SsoSettings, WebhookSettings, MonitoringSettings):
+class WorkloadSettings(
+    BillingSettings, InvoiceSettings, SsoSettings, WebhookSettings, MonitoringSettings
+):
     oidc_issuers: Annotated[tuple[str, ...], NoDecode] = Field(
         ("https://token.actions.githubusercontent.com", "https://gitlab.com"),
         description="issuers of OIDC tokens that organizations can trust; empty: none",

@@ -29,6 +29,13 @@ SENTENCES: Final = {
     "scim_users.org_id, scim_users.user_name_key": "a user with this userName already exists",
     "scim_users.org_id, scim_users.user_id": "the account is provisioned by another user already",
     "scim_groups.org_id, scim_groups.name_key": "a group with this displayName already exists",
+    "credits.source": "a credit was granted for this already",
+    "programme_applications.org_id, programme_applications.programme": (
+        "an application for this program is pending or approved already"
+    ),
+    "invoices.org_id, invoices.month": "the invoice of this month is made already",
+    "referral_codes.org_id": "the organization has a referral code already",
+    "referrals.referred_org_id": "the organization was referred already",
     "projects.org_id, projects.slug": "a project with this slug already exists",
     "domains.instance_id, domains.hostname": "the instance already has this domain",
     "sso_connections.org_id, sso_connections.name": (
@@ -64,6 +71,13 @@ CONSTRAINTS: Final = {
     "uq_scim_users_org_id_user_name_key": "scim_users.org_id, scim_users.user_name_key",
     "pk_scim_users": "scim_users.org_id, scim_users.user_id",
     "uq_scim_groups_org_id_name_key": "scim_groups.org_id, scim_groups.name_key",
+    "uq_credits_source": "credits.source",
+    "ix_programme_applications_in_force": (
+        "programme_applications.org_id, programme_applications.programme"
+    ),
+    "uq_invoices_org_id_month": "invoices.org_id, invoices.month",
+    "pk_referral_codes": "referral_codes.org_id",
+    "uq_referrals_referred_org_id": "referrals.referred_org_id",
     "uq_projects_org_id_slug": "projects.org_id, projects.slug",
     "ix_domains_instance_id_hostname": "domains.instance_id, domains.hostname",
     "uq_sso_connections_org_id_name": "sso_connections.org_id, sso_connections.name",

@@ -16,6 +16,19 @@ from storage.access.right_changes import RightChange
 from storage.access.sessions import UserSession
 from storage.access.teams import Team, TeamMember
 from storage.access.users import User
+from storage.billing.credit_ledger import Credit, CreditUse
+from storage.billing.invoices import (
+    Customer,
+    Invoice,
+    InvoiceDocument,
+    InvoiceNumber,
+    InvoiceRun,
+)
+from storage.billing.meters import MeteredHour, MeterEntry
+from storage.billing.plan_spans import PlanSpan
+from storage.billing.programmes import ProgrammeApplication
+from storage.billing.referrals import Referral, ReferralCode
+from storage.billing.spending_notices import SpendingNotice
 from storage.catalogue.cells import Cell
 from storage.columns import Record
 from storage.data.backup_copies import CopyStatus
@@ -78,7 +91,10 @@ __all__ = [
     "Cell",
     "Change",
     "CopyStatus",
+    "Credit",
+    "CreditUse",
     "CustomRole",
+    "Customer",
     "DeliveryLane",
     "DeviceLogin",
     "Domain",
@@ -90,14 +106,22 @@ __all__ = [
     "GroupClaim",
     "Instance",
     "Invite",
+    "Invoice",
+    "InvoiceDocument",
+    "InvoiceNumber",
+    "InvoiceRun",
     "KeyLeak",
     "Membership",
+    "MeterEntry",
+    "MeteredHour",
     "Migration",
     "Network",
     "OidcIssuer",
     "OneTimeUrl",
     "Organization",
     "Passkey",
+    "PlanSpan",
+    "ProgrammeApplication",
     "Project",
     "ProjectMember",
     "PublishedHead",
@@ -106,6 +130,8 @@ __all__ = [
     "Record",
     "RecoveryCode",
     "RecoveryWindow",
+    "Referral",
+    "ReferralCode",
     "Replay",
     "Restore",
     "RightChange",
@@ -118,6 +144,7 @@ __all__ = [
     "ScimUser",
     "ServiceAccount",
     "SiemDelivery",
+    "SpendingNotice",
     "SsoConnection",
     "SsoDomain",
     "SsoIdentity",

@@ -12,6 +12,7 @@ from contract_tests.api.oracle import document
 from contract_tests.api.sso.in_estates import claimed, connected
 from contract_tests.workflows.known import take_turn
 from control.workflows.instances.subjects import publish_failed
+from menagerie import credit_grants
 from specserver import Operation
 from storage import identifiers
 from storage.access import enterprises
@@ -28,6 +29,8 @@ NEVER = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 """The rest of an id that nothing ever had."""
 NO_INVITE = "mi_" + "0" * 49
 """The token of no invite."""
+NO_INVOICE = f"invoice_{NEVER}.1.forged"
+"""The token of a link to no invoice."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,7 @@ class Estate:
             "operation": "instances.get",
             "subsidiary_id": self.subsidiary_id,
             "token": NO_INVITE,
+            "invoice_token": NO_INVOICE,
             "queue_name": self.queue_name,
             "session_id": "current",
             "passkey_id": self.passkey_id,
@@ -125,6 +129,7 @@ NOBODY = {
     "operation": "instances.get",
     "subsidiary_id": f"org_{NEVER}",
     "token": NO_INVITE,
+    "invoice_token": NO_INVOICE,
     "queue_name": "never",
     "session_id": f"ses_{NEVER}",
     "passkey_id": f"pk_{NEVER}",
@@ -149,6 +154,7 @@ def estate(house: House, name: str = "Estate", *, plan: str = "team") -> Estate:
     migration_id = migrated(house, tenant, instance_id)
     alert_id = alerted(house, instance_id)
     with_published_head(house, tenant)
+    with_credit(house, tenant, name)
     user_id = house.member(tenant.org_id, "auditor").id
     invite_id = invited(house, tenant, name)
     team_id = led(house, tenant, name, user_id)
@@ -161,6 +167,15 @@ def estate(house: House, name: str = "Estate", *, plan: str = "team") -> Estate:
     sso = {"sso_domain_id": claimed(house, tenant, name)}
     sso |= {"connection_id": connected(house, tenant, name)}
     return Estate(tenant, instance_id, domain_id, *ids, **sso)
+
+
+def with_credit(house: House, tenant: Tenant, name: str) -> None:
+    """A credit for this reason, and an application for one with it."""
+    body = {"programme": "education", "statement": name}
+    made = house.post(f"{tenant.path}/programmes/applications", tenant.key, json=body)
+    assert made.status_code == 201, made.text
+    org = tenant.org_id
+    credit_grants.grant(house.services, org, "5", reason=name, months=None, reference=None)
 
 
 def sent_to_siem(house: House, tenant: Tenant, name: str) -> str:

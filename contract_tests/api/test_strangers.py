@@ -23,6 +23,8 @@ from storage.instances.samples import Sample
 
 PUBLIC = {
     "system.health",
+    "invoices.get",
+    "invoices.pdf",
     "system.description",
     "password_resets.complete",
     "passkeys.sign_in",
@@ -59,6 +61,7 @@ ELSEWHERE = {
 NAMELESS = {
     *("instances.metrics", "restores.list", "permissions.list", "predefined_roles.list"),
     *("migrations.list", "migrations.list_in_instance", "webhooks.deliveries"),
+    *("usage.list", "cost_report.get", "referrals.list", "invoices.list"),
     *("role_assignments.list", "project_roles.list", "project_members.list", "audit.heads"),
 }
 """Lists of what has no name, but figures and ids."""

@@ -50,6 +50,7 @@ class FakeCell:
         self.has_second_store = True
         self.ended_urls: set[str] = set()
         self.egress: dict[str, Answer] = {}
+        self.sent_bytes: dict[datetime, dict[str, int]] = {}
         self.metered: set[str] = set()
         self.before: Hook = nothing
         self.after: Hook = nothing
@@ -238,6 +239,11 @@ class FakeCell:
         self.ended_urls |= set(urls)
         held = (self.observe(instance_id) or {}).get("access", [])
         self.becomes(instance_id, access=[each for each in held if each["holder"] not in holders])
+
+    def sent_in(self, hour: datetime) -> list[Answer]:
+        self.before("sent_in", "")
+        found = self.sent_bytes.get(hour, {})
+        return [{"instance_id": one, "bytes_out": sent} for one, sent in sorted(found.items())]
 
     def collect_egress(self, instance_ids: Collection[str], taken: Collection[str]) -> list[Answer]:
         self.before("collect_egress", "")

@@ -55,6 +55,8 @@ CATALOGUE: Final[Mapping[str, str]] = MappingProxyType(
         "audit:read": "read the audit log",
         "sso:read": "see SSO connections and domains",
         "sso:write": "connect identity providers, and decide whose addresses sign in by them",
+        "billing:read": "see the spending cap, credits and invoices",
+        "billing:write": "set the spending cap, apply for credits, and create the referral code",
         "siem:read": "see where the audit log and events are sent",
         "siem:write": "decide where the audit log and events are sent",
         "webhooks:read": "see webhook endpoints and what was delivered to them",

@@ -10,6 +10,7 @@ from control.policy.violations import refuse, wrong
 from control.workflows.instances import erasure
 from handlers import instants
 from handlers.access import slugs, views
+from handlers.billing import referring
 from handlers.calls import CallerCall, OrgCall, SessionCall
 from handlers.instances import certificates
 from specserver import Reply
@@ -48,6 +49,7 @@ def create(call: SessionCall, body: Body) -> Reply:
     _check_region(call, region)
     plan = call.services.settings.default_plan
     _check_quota(call, plan)
+    referred_by = referring.referring(call, body.get("referral_code"))
     slug = body.get("slug") or slugs.derive(
         body["name"], "org", partial(organizations.is_slug_taken, call.db)
     )
@@ -55,6 +57,7 @@ def create(call: SessionCall, body: Body) -> Reply:
         call.db, name=body["name"], slug=slug, default_region=region, plan=plan
     )
     memberships.create(call.db, org.id, call.caller.user.id, "owner")
+    referring.refer(call, referred_by, org.id)
     call.audit(target=org.id, org=org, detail={"name": org.name, "slug": org.slug})
     return Reply.created(views.organization(org, "owner"), f"/v1/orgs/{org.id}")
 

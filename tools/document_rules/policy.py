@@ -8,7 +8,8 @@ from tools.document_rules.reading import Fault, Json, Operation, Text
 
 BODY_OF_ANYONE_MAX = 16_384
 _PROBLEM = "application/problem+json"
-_SECRET = re.compile(r"(^|_)(password|passphrase|secret|token|private_key|code)$")
+# A referral code is there to be passed on.
+_SECRET = re.compile(r"(^|_)(password|passphrase|secret|token|private_key|(?<!referral_)code)$")
 _UNSCOPED = frozenset({"none", "self"})
 # Operations whose names begin so take something away, as every DELETE does.
 _DESTRUCTIVE: tuple[str, ...] = (

@@ -1,0 +1,1 @@
+"""Billing: usage, costs, the spending cap, credits and invoices."""

@@ -1,0 +1,1 @@
+"""The records of billing: what was metered, which plans were held, credits and invoices."""
