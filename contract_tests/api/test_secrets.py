@@ -180,7 +180,52 @@ def send_to_siem(house: House, person: Person) -> list[str]:
     return secrets
 
 
+def connect(house: House, person: Person) -> list[str]:
+    """A provider, refused and made, and its secret rotated."""
+    tenant, provider = house.tenant(owner=person), SsoProvider()
+    secrets = [f"client-secret-{each}-{os.urandom(8).hex()}" for each in ("one", "two", "three")]
+    path = f"{tenant.path}/sso/connections"
+    try:
+        bodies = [
+            {"name": "One", "oidc": client(provider, client_secret=secret)} for secret in secrets
+        ]
+        bodies[0]["oidc"]["issuer"] = f"{provider.url}/another"
+        is_problem(house.post(path, person.session, json=bodies[0]), 422)
+        made = house.post(path, person.session, json=bodies[1])
+        assert made.status_code == 201, made.text
+        change = {"oidc": {"client_secret": secrets[2]}}
+        rotated = house.request(
+            "PATCH", f"{path}/{made.json()['id']}", person.session, json=change
+        )
+        assert rotated.status_code == 200, rotated.text
+    finally:
+        provider.close()
+    return secrets
+
+
+def come_by_a_provider(house: House, person: Person) -> list[str]:
+    """With a code that is refused, and one that is not."""
+    tenant, provider = house.tenant(owner=person), SsoProvider()
+    told = []
+    try:
+        connection = connected(house, tenant, provider)
+        for wanted in (401, 201):
+            begun, code = begin(house, connection), os.urandom(16).hex()
+            if wanted == 201:
+                claims = provider.claims(begun.nonce, email=f"a@{os.urandom(8).hex()}.example.com")
+                provider.gives(code, provider.signed(claims))
+            answer = house.post(SESSIONS, json=returned(begun, code))
+            assert answer.status_code == wanted, answer.text
+            told += [code, begun.browser_token, str(begun.query["state"])]
+    finally:
+        provider.close()
+    return told
+
+
 ACTS: dict[str, dict[str, Act]] = {
+    "sso_connections.create": {"client_secret": connect},
+    "sso_connections.update": {"client_secret": connect},
+    "sso_sign_ins.complete": dict.fromkeys(("code", "state", "browser_token"), come_by_a_provider),
     "siem_deliveries.create": {
         "header_value": send_to_siem,
         "access_key_id": send_to_siem,
@@ -236,6 +281,8 @@ def test_what_answers_show_once_is_stated_here_again() -> None:
         "credentials.reveal": {"url"},
         "credentials.rotate": {"url"},
         "device_logins.create": {"device_code", "user_code"},
+        "sso_sign_ins.create": {"redirect_url", "browser_token"},
+        "sso_sign_ins.complete": {"token"},
         "device_logins.exchange": {"token"},
         "instances.dump": {"url"},
         "instances.logs": {"url"},
