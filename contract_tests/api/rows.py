@@ -6,6 +6,7 @@ from typing import Any
 import httpx
 from sqlalchemy import select
 
+from contract_tests.api.estate_parts import pushed, with_passkey
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.oracle import document
 from contract_tests.api.sso.in_estates import claimed, connected
@@ -14,7 +15,6 @@ from control.workflows.instances.subjects import publish_failed
 from specserver import Operation
 from storage import identifiers
 from storage.access import enterprises
-from storage.access.passkeys import Passkey
 from storage.events.alerts import Alert
 from storage.events.audit_publications import PublishedHead
 from storage.instances.instances import Instance
@@ -131,6 +131,8 @@ NOBODY = {
     "sso_domain_id": f"ssod_{NEVER}",
     "email": "ada@example.com",
     "connection_id": f"ssoc_{NEVER}",
+    "scim_group_id": f"sgrp_{NEVER}",
+    "scim_token_id": f"scimt_{NEVER}",
     "action": "disable",
     "webhook_id": f"wh_{NEVER}",
     "delivery_id": f"whd_{NEVER}",
@@ -153,29 +155,10 @@ def estate(house: House, name: str = "Estate", *, plan: str = "team") -> Estate:
     ids = (*copies, migration_id, alert_id, user_id, invite_id, team_id, *roles, approval_id)
     ids = (*ids, attached(house, tenant, name), with_passkey(house, tenant))
     ids = (*ids, *with_webhook(house, tenant, name), sent_to_siem(house, tenant, name))
+    ids = (*ids, *pushed(house, tenant, name))
     sso = {"sso_domain_id": claimed(house, tenant, name)}
     sso |= {"connection_id": connected(house, tenant, name)}
     return Estate(tenant, instance_id, domain_id, *ids, **sso)
-
-
-def with_passkey(house: House, tenant: Tenant) -> str:
-    """The id of a passkey of the owner, whose sessions are asked for a second factor from then on.
-
-    It is not counted, so that tests without a second factor are about the same people.
-    """
-    with house.database.write() as db:
-        made = Passkey(
-            id=identifiers.new("pk_"),
-            user_id=tenant.owner.id,
-            name="Phone",
-            credential_id=identifiers.new("made-up-"),
-            public_key=b"none",
-            sign_count=0,
-            is_backup_eligible=True,
-            is_backed_up=False,
-        )
-        db.add(made)
-        return made.id
 
 
 def sent_to_siem(house: House, tenant: Tenant, name: str) -> str:
