@@ -6,14 +6,15 @@ from typing import Any
 import httpx
 from sqlalchemy import select
 
+from contract_tests.api.estate_parts import pushed, with_passkey
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.oracle import document
+from contract_tests.api.sso.in_estates import claimed, connected
 from contract_tests.workflows.known import take_turn
 from control.workflows.instances.subjects import publish_failed
 from specserver import Operation
 from storage import identifiers
 from storage.access import enterprises
-from storage.access.passkeys import Passkey
 from storage.events.alerts import Alert
 from storage.events.audit_publications import PublishedHead
 from storage.instances.instances import Instance
@@ -90,7 +91,11 @@ class Estate:
             "passkey_id": self.passkey_id,
             "siem_delivery_id": self.siem_delivery_id,
             "sso_domain_id": self.sso_domain_id,
+            "email": "ada@example.com",
             "connection_id": self.connection_id,
+            "saml_connection_id": self.connection_id,
+            "scim_group_id": self.scim_group_id,
+            "scim_token_id": self.scim_token_id,
             "action": "disable",
             "webhook_id": self.webhook_id,
             "delivery_id": self.delivery_id,
@@ -127,7 +132,11 @@ NOBODY = {
     "passkey_id": f"pk_{NEVER}",
     "siem_delivery_id": f"siem_{NEVER}",
     "sso_domain_id": f"ssod_{NEVER}",
+    "email": "ada@example.com",
     "connection_id": f"ssoc_{NEVER}",
+    "saml_connection_id": f"ssoc_{NEVER}",
+    "scim_group_id": f"sgrp_{NEVER}",
+    "scim_token_id": f"scimt_{NEVER}",
     "action": "disable",
     "webhook_id": f"wh_{NEVER}",
     "delivery_id": f"whd_{NEVER}",
@@ -150,28 +159,10 @@ def estate(house: House, name: str = "Estate", *, plan: str = "team") -> Estate:
     ids = (*copies, migration_id, alert_id, user_id, invite_id, team_id, *roles, approval_id)
     ids = (*ids, attached(house, tenant, name), with_passkey(house, tenant))
     ids = (*ids, *with_webhook(house, tenant, name), sent_to_siem(house, tenant, name))
-    ids = (*ids, claimed(house, tenant, name), connected(house, tenant, name))
-    return Estate(tenant, instance_id, domain_id, *ids)
-
-
-def with_passkey(house: House, tenant: Tenant) -> str:
-    """The id of a passkey of the owner, whose sessions are asked for a second factor from then on.
-
-    It is not counted, so that tests without a second factor are about the same people.
-    """
-    with house.database.write() as db:
-        made = Passkey(
-            id=identifiers.new("pk_"),
-            user_id=tenant.owner.id,
-            name="Phone",
-            credential_id=identifiers.new("made-up-"),
-            public_key=b"none",
-            sign_count=0,
-            is_backup_eligible=True,
-            is_backed_up=False,
-        )
-        db.add(made)
-        return made.id
+    ids = (*ids, *pushed(house, tenant, name))
+    sso = {"sso_domain_id": claimed(house, tenant, name)}
+    sso |= {"connection_id": connected(house, tenant, name)}
+    return Estate(tenant, instance_id, domain_id, *ids, **sso)
 
 
 def sent_to_siem(house: House, tenant: Tenant, name: str) -> str:
@@ -181,22 +172,6 @@ def sent_to_siem(house: House, tenant: Tenant, name: str) -> str:
     secrets = {"access_key_id": "AKIA", "secret_access_key": "secret"}
     path = f"{tenant.path}/audit/siem-deliveries"
     made = house.post(path, tenant.key, json={"target": {**target, **secrets}})
-    assert made.status_code == 201, made.text
-    return str(made.json()["id"])
-
-
-def claimed(house: House, tenant: Tenant, name: str) -> str:
-    """The id of a claimed SSO domain, with this name in it."""
-    body = {"domain": f"{'-'.join(name.lower().split())}.{identifiers.new('').lower()}.com"}
-    made = house.post(f"{tenant.path}/sso/domains", tenant.key, json=body)
-    assert made.status_code == 201, made.text
-    return str(made.json()["id"])
-
-
-def connected(house: House, tenant: Tenant, name: str) -> str:
-    """The id of an SSO connection of this name, whose metadata is to follow."""
-    body = {"name": name, "saml": {}}
-    made = house.post(f"{tenant.path}/sso/connections", tenant.key, json=body)
     assert made.status_code == 201, made.text
     return str(made.json()["id"])
 

@@ -25,6 +25,8 @@ NAMED = {
     ("role_assignments.create", "user_id"): "user_id",
     ("role_assignments.create", "team_id"): "team_id",
     ("support_grants.create", "instance_ids"): "instance_id",
+    ("sso_domains.create", "connection_id"): "connection_id",
+    ("sso_domains.update", "connection_id"): "connection_id",
     ("webhooks.redeliver", "delivery_id"): "delivery_id",
     ("audit.list", "actor_id"): "key_id",
     ("audit.export", "actor_id"): "key_id",

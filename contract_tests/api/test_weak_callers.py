@@ -42,6 +42,8 @@ ASSURED = {
     "sso_domains.update": "second_factor",
     "sso_domains.delete": "second_factor",
     "device_logins.decide": "second_factor",
+    "scim_groups.update": "second_factor",
+    "scim_tokens.create": "second_factor",
     "api_keys.create": "step_up",
     "service_accounts.create": "step_up",
     "service_accounts.create_key": "step_up",

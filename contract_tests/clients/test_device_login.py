@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -119,7 +120,8 @@ def test_it_is_one_way_alone(home: Path, plane: ControlPlane, cli: Cli, other: l
 def test_a_hostile_server_writes_nothing_of_its_own(
     home: Path, plane: ControlPlane, cli: Cli, page: str, code: str
 ) -> None:
-    told = {"device_code": "x" * 43, "user_code": code, "verification_url": page}
+    told: dict[str, Any] = {"device_code": "x" * 43, "user_code": code}
+    told |= {"verification_url": page}
     told |= {"expires_in_s": 600, "interval_s": 5}
     plane.script("POST", "/v1/device-logins", (201, {}, told))
     ran = cli("login", "--sso")
@@ -134,7 +136,8 @@ def test_a_server_is_never_asked_without_a_pause(
 ) -> None:
     waited: list[float] = []
     monkeypatch.setattr(device_login, "sleep", waited.append)
-    told = {"device_code": "x" * 43, "user_code": "BCDF-GHJK", "expires_in_s": 600}
+    told: dict[str, Any] = {"device_code": "x" * 43, "user_code": "BCDF-GHJK"}
+    told |= {"expires_in_s": 600}
     told |= {"verification_url": f"{plane.base_url}/account/device", "interval_s": 0}
     plane.script("POST", "/v1/device-logins", (201, {}, told))
     pending = problem(409, "Conflict", "not yet", code="authorization_pending")

@@ -70,6 +70,8 @@ def test_what_has_an_area_is_not_outside_of_it(room: str) -> None:
         names(path): areas[path.stem.removeprefix("test_")]
         for path in (ROOT / room).rglob("*.py")
         if areas.get(path.stem.removeprefix("test_"), path.parent.name) != path.parent.name
+        # `sso/domains.py` is of the SSO domains: what the folder says is not said twice.
+        and f"{path.parent.name}_{path.stem}" not in areas
     }
     assert not misplaced
 

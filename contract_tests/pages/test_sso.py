@@ -128,12 +128,12 @@ def test_a_program_is_let_in_by_its_code(house: House, browser: Browser) -> None
     for shown in ("203.0.113.7", "Menagerie command line", person.email):
         assert shown in page.response.text
     form = page.forms[-1]
-    exchange = {"json": {"device_code": begun["device_code"]}}
-    waiting = house.post("/v1/device-logins/actions/exchange", **exchange)
+    exchange = {"device_code": begun["device_code"]}
+    waiting = house.post("/v1/device-logins/actions/exchange", json=exchange)
     assert waiting.json()["code"] == "authorization_pending"
     page = browser.post(form.action, {**form.values, "decision": "approved"})
     assert page.texts["status"].startswith("The program is signed in.")
-    opened = house.post("/v1/device-logins/actions/exchange", **exchange)
+    opened = house.post("/v1/device-logins/actions/exchange", json=exchange)
     me = house.get("/v1/me", opened.json()["token"]).json()
     assert me["user"]["email"] == person.email
 
@@ -152,6 +152,6 @@ def test_a_program_is_refused_by_what_is_no_decision(house: House, browser: Brow
     form = page.forms[-1]
     page = browser.post(form.action, {**form.values, "decision": "yes"})
     assert page.texts["status"] == "The program is not signed in."
-    body = {"json": {"device_code": begun["device_code"]}}
-    refused = house.post("/v1/device-logins/actions/exchange", **body)
+    body = {"device_code": begun["device_code"]}
+    refused = house.post("/v1/device-logins/actions/exchange", json=body)
     assert (refused.status_code, refused.json()["code"]) == (403, "access_denied")

@@ -133,8 +133,8 @@ def test_a_program_is_signed_in_by_it(visitor: Visitor, tenant: Tenant) -> None:
     visitor.sees("device-decide", "Sign this program in?")
     visitor.press("Sign it in")
     visitor.sees("device-done", "Sign in a program")
-    body = {"json": {"device_code": begun["device_code"]}}
-    token = house.post("/v1/device-logins/actions/exchange", **body).json()["token"]
+    body = {"device_code": begun["device_code"]}
+    token = house.post("/v1/device-logins/actions/exchange", json=body).json()["token"]
     assert house.get("/v1/me", token).json()["user"]["email"] == LINUS
     assert house.get(f"{tenant.path}/projects", token).status_code == 200
     elsewhere = house.tenant("Elsewhere")

@@ -5,27 +5,18 @@ that it tells nothing about people. Owners keep a way in for when the provider f
 factor, and to be seen by all of them.
 """
 
-from typing import Final
-
 from sqlalchemy.orm import Session
 
-from control.boundary.callers import OWNER
 from control.mail import sso_letters
 from control.services import Services
 from control.workflows.access import mail
 from specserver import Forbidden
-from storage import tenancy
-from storage.access import memberships, organizations
+from storage.access import organizations
 from storage.access.sessions import UserSession
 from storage.access.users import User
 from storage.database import now
-from storage.events import audit
-from storage.sso import domains
+from storage.sso import break_glass, domains
 from storage.sso.domains import SsoDomain
-
-OWNERS_MAX: Final = 100
-"""Owners who get an email about one who signed in without single sign-on."""
-BREAK_GLASS: Final = "sso.break_glass"
 
 
 def refuse_other_ways(db: Session, email: str, base_url: str) -> None:
@@ -81,36 +72,17 @@ def tell_of_break_glass(
     Where the user is no owner of it the session does nothing there, and nobody is told.
     """
     domain = enforced(db, user.email)
-    if domain is None:
+    told = None if domain is None else break_glass.note(db, domain, session, request_id)
+    if domain is None or told is None:
         return
-    with tenancy.across(db, "who signs in acts in no organization yet"):
-        member = memberships.find(db, domain.org_id, user.id)
-        if member is None or member.role != OWNER:
-            return
-        audit.append(
-            db,
-            domain.org_id,
-            BREAK_GLASS,
-            actor_kind="user",
-            actor_id=user.id,
-            target=session.id,
-            request_id=request_id,
-            ip=session.ip,
-            detail={"domain": domain.domain},
-        )
-        _tell_owners(db, services, domain, user, session.ip or "an unknown address")
-
-
-def _tell_owners(db: Session, services: Services, domain: SsoDomain, user: User, ip: str) -> None:
-    org = organizations.fetch(db, domain.org_id)
-    for email in memberships.addresses(db, org.id, [OWNER], OWNERS_MAX):
+    for email in told.addresses:
         letter = sso_letters.break_glass(
             to=email,
             by=user.email,
-            org=org.name,
+            org=told.org_name,
             domain=domain.domain,
             at=now(db),
-            ip=ip,
+            ip=session.ip or "an unknown address",
             base_url=services.settings.base_url,
         )
-        mail.notify(db, services.sealer, letter, org.id)
+        mail.notify(db, services.sealer, letter, told.org_id)

@@ -98,7 +98,7 @@ def ended(response: Response) -> Response:
     return response
 
 
-def _hint(email: str) -> dict[str, str]:
+def _hint(email: str) -> dict[str, Any]:
     """Only what looks like an address: it may have come by somebody's link."""
     return {"login_hint": email} if _ADDRESS.fullmatch(email) else {}
 

@@ -26,11 +26,12 @@ from control.policy.rights import NOTHING, Rights
 from specserver import Problem
 from storage.access.scopes import RecordPlace
 from storage.roles import roles
+from storage.sso import scim_groups, scim_users
 
 POWERS: Final = sorted(
     {
         *("roles:write", "members:write", "service-accounts:write", "api-keys:write"),
-        *("team:write", "project-members:write", "org:read"),
+        *("team:write", "project-members:write", "org:read", "sso:write"),
     }
 )
 """What those at work may have beside their role: what leads to giving and taking."""
@@ -44,7 +45,7 @@ STEPS: Final = {
     *("roles.create", "role_assignments.create", "members.update", "team_members.set"),
     *("team_members.remove", "project_members.set", "predefined_roles.update"),
     *("predefined_roles.reset", "api_keys.create", "service_accounts.create"),
-    *("service_accounts.create_key", "invites.create", "invites.accept"),
+    *("service_accounts.create_key", "invites.create", "invites.accept", "scim_groups.update"),
 }
 
 
@@ -96,7 +97,21 @@ class Raising(RuleBasedStateMachine):
         account = {"name": "strong", "role": "admin"}
         made = house.post(f"{tenant.path}/service-accounts", tenant.key, json=account).json()
         self._add_account(made)
+        self.groups = [self._pushed_group(name) for name in ("one", "two")]
         self.before = self._all_held()
+
+    def _pushed_group(self, name: str) -> str:
+        """The id of a group of an identity provider with everybody in it; nothing is given yet."""
+        with self.house.database.write() as db:
+            org_id = self.tenant.org_id
+            group = scim_groups.create(db, org_id, name, external_id=None, is_pushed=True)
+            people = [one for one in self.ids if one.startswith("usr_")]
+            for user_id in people:
+                if scim_users.find(db, org_id, user_id) is None:
+                    scim_users.create(db, org_id, user_id, user_id, made_account=False)
+            db.flush()
+            scim_groups.put_members(db, group, people)
+            return group.id
 
     def _join(self, person: Person) -> None:
         self.ids.append(person.id)
@@ -145,6 +160,21 @@ class Raising(RuleBasedStateMachine):
         path = f"projects/{self._of(self.projects, which)}/members/{self._of(self.ids, to)}"
         answer = self._request("PUT", by, path, {"role": role})
         self._check("project_members.set", answer)
+
+    @rule(
+        by=some,
+        which=some,
+        org_role=org_roles | st.none(),
+        place=st.sampled_from([None, 0, 1]),
+        role=st.sampled_from([*TEAM_ROLES]),
+    )
+    def give_by_group(
+        self, by: int, which: int, org_role: str | None, place: int | None, role: str
+    ) -> None:
+        given = None if place is None else {"team_id": self._team_id(place), "role": role}
+        path = f"sso/scim-groups/{self._of(self.groups, which)}"
+        answer = self._request("PATCH", by, path, {"org_role": org_role, "team": given})
+        self._check("scim_groups.update", answer)
 
     @rule(by=some, role=org_roles, held=sets)
     def change_predefined_role(self, by: int, role: str, held: list[str]) -> None:

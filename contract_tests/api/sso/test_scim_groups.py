@@ -110,7 +110,7 @@ def test_nobody_gives_or_takes_by_a_group_what_they_do_not_have(provider: Provid
         assert (refused.status_code, refused.json()["code"]) == (403, "role_exceeds_yours")
     path = f"/v1/orgs/{provider.org_id}/sso/scim-tokens"
     refused = house.post(path, weak.session, json={"name": "mine"})
-    assert (refused.status_code, refused.json()["code"]) == (403, "role_exceeds_yours")
+    assert (refused.status_code, refused.json()["code"]) == (403, "owner_required")
     other = house.tenant()
     with house.database.read() as db:
         team_id = teams.everyone_of(other.org_id)

@@ -7,7 +7,7 @@ from typing import Any
 from contract_tests.api.harness import House, Person, Tenant
 from contract_tests.api.second_factor import enrolled
 from storage import tenancy
-from storage.access import memberships, users
+from storage.access import users
 from storage.access.sessions import UserSession
 from storage.sso import connections
 from storage.sso.connections import SsoConnection
@@ -117,9 +117,3 @@ def by_sso(house: House, person: Person, made: Enforcing) -> str:
         assert newest is not None
         newest.sso_org_id, newest.sso_connection_id = made.tenant.org_id, made.connection_id
     return token
-
-
-def role_in(house: House, org_id: str, person: Person) -> str | None:
-    with house.database.read() as db:
-        member = memberships.find(db, org_id, person.id)
-        return member and member.role
