@@ -14,7 +14,9 @@ from contract_tests.api.leaks import match, report, trust
 from contract_tests.api.rows import OPERATIONS, Estate, estate, is_problem, migrating, send, trusted
 from contract_tests.api.second_factor import code, enrol, enrolled
 from contract_tests.api.soft_authenticator import Authenticator
+from contract_tests.api.sso.oidc_secrets import come_by_a_provider, coming, connect
 from contract_tests.api.with_passkeys import OPTIONS, SIGN_IN_OPTIONS, added, asked
+from contract_tests.sso_provider import SsoProvider
 from control.boundary import secret_members
 from control.delivery.receiver_urls import Reach
 from control.siem import targets
@@ -36,6 +38,13 @@ TELLING = {
 }
 """What is shown once, in the answer of whoever may have it."""
 Act = Callable[[House, Person], list[str]]
+
+
+@pytest.fixture(scope="module")
+def sso_provider() -> Iterator[SsoProvider]:
+    made = SsoProvider()
+    yield made
+    made.close()
 
 
 def sign_in(house: House, person: Person) -> list[str]:
@@ -180,48 +189,6 @@ def send_to_siem(house: House, person: Person) -> list[str]:
     return secrets
 
 
-def connect(house: House, person: Person) -> list[str]:
-    """A provider, refused and made, and its secret rotated."""
-    tenant, provider = house.tenant(owner=person), SsoProvider()
-    secrets = [f"client-secret-{each}-{os.urandom(8).hex()}" for each in ("one", "two", "three")]
-    path = f"{tenant.path}/sso/connections"
-    try:
-        bodies = [
-            {"name": "One", "oidc": client(provider, client_secret=secret)} for secret in secrets
-        ]
-        bodies[0]["oidc"]["issuer"] = f"{provider.url}/another"
-        is_problem(house.post(path, person.session, json=bodies[0]), 422)
-        made = house.post(path, person.session, json=bodies[1])
-        assert made.status_code == 201, made.text
-        change = {"oidc": {"client_secret": secrets[2]}}
-        rotated = house.request(
-            "PATCH", f"{path}/{made.json()['id']}", person.session, json=change
-        )
-        assert rotated.status_code == 200, rotated.text
-    finally:
-        provider.close()
-    return secrets
-
-
-def come_by_a_provider(house: House, person: Person) -> list[str]:
-    """With a code that is refused, and one that is not."""
-    tenant, provider = house.tenant(owner=person), SsoProvider()
-    told = []
-    try:
-        connection = connected(house, tenant, provider)
-        for wanted in (401, 201):
-            begun, code = begin(house, connection), os.urandom(16).hex()
-            if wanted == 201:
-                claims = provider.claims(begun.nonce, email=f"a@{os.urandom(8).hex()}.example.com")
-                provider.gives(code, provider.signed(claims))
-            answer = house.post(SESSIONS, json=returned(begun, code))
-            assert answer.status_code == wanted, answer.text
-            told += [code, begun.browser_token, str(begun.query["state"])]
-    finally:
-        provider.close()
-    return told
-
-
 ACTS: dict[str, dict[str, Act]] = {
     "sso_connections.create": {"client_secret": connect},
     "sso_connections.update": {"client_secret": connect},
@@ -302,7 +269,11 @@ def test_what_answers_show_once_is_stated_here_again() -> None:
 
 @pytest.mark.parametrize("operation", [one for one in OPERATIONS if one.id in TELLING], ids=str)
 def test_what_is_shown_once_is_found_again_nowhere(
-    house: House, shop: Estate, operation: Operation, log: list[Any]
+    house: House,
+    shop: Estate,
+    operation: Operation,
+    log: list[Any],
+    sso_provider: SsoProvider,
 ) -> None:
     owner = shop.tenant.owner
     token = house.issuer.token(house.now().timestamp())
@@ -329,6 +300,8 @@ def test_what_is_shown_once_is_found_again_nowhere(
         body = {"device_code": approved(house, by)}
     elif operation.id.startswith("passkeys."):
         by, body = with_passkey(house, operation.id)
+    elif operation.id.startswith("sso_sign_ins."):
+        body = coming(house, shop.tenant, sso_provider, operation.id)
     answer = send(house, operation, ids, by, body)
     assert answer.is_success, answer.text
     secrets = {one for name in TELLING[operation.id] for one in _named(answer.json(), name)}

@@ -73,7 +73,10 @@ RATES = "default, unauthenticated, authentication, discovery, device, reveal"
             {"authorize": {"permission": "org:write", "sso": "sometimes"}},
             "x-authorize: sso is 'sometimes', which does not exist",
         ),
-        ({"asks": "anybody"}, "x-asks is 'anybody'; the allowed values are sso_provider, sso_sign_in"),
+        (
+            {"asks": "anybody"},
+            "x-asks is 'anybody'; the allowed values are sso_provider, sso_sign_in",
+        ),
         ({"audit": None}, "x-audit is missing"),
         ({"audit": "none"}, "x-audit is none, but x-audit-reason does not say why"),
         ({"rate_limit": None}, f"x-rate-limit is None, not one of {RATES}"),
