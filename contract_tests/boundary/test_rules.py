@@ -70,10 +70,6 @@ RATES = "default, unauthenticated, authentication, discovery, device, reveal"
             "x-authorize says sso, which is for what is of a caller about itself",
         ),
         (
-            {"authorize": {"permission": "org:write", "sso": "sometimes"}},
-            "x-authorize: sso is 'sometimes', which does not exist",
-        ),
-        (
             {"asks": "anybody"},
             "x-asks is 'anybody'; the allowed values are sso_provider, sso_sign_in",
         ),
