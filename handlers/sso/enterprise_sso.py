@@ -38,7 +38,7 @@ def _parsed(call: OrgCall, xml: str) -> SamlSettings:
     # Who uses no SAML does not load what reads XML.
     from control.sso.saml import metadata  # noqa: PLC0415
 
-    is_here = call.services.settings.sso_insecure_localhost
+    is_here = call.services.providers.reach.here
     try:
         return metadata.parse(xml.encode(), allows_http=is_here)
     except metadata.MetadataRefused as refused:
