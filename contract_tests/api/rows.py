@@ -99,8 +99,6 @@ class Estate:
             "action": "disable",
             "webhook_id": self.webhook_id,
             "delivery_id": self.delivery_id,
-            "scim_group_id": self.scim_group_id,
-            "scim_token_id": self.scim_token_id,
         }
 
 
