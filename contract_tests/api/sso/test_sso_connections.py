@@ -283,7 +283,7 @@ def test_an_administrator_cannot_come_as_an_owner(house: House, provider: SsoPro
     owning(house, tenant, domain)
     with_address(house, tenant.owner.id, f"owner@{domain}")
     admin = house.member(tenant.org_id, "admin")
-    body = {"name": "x", "oidc": client(provider)}
+    body: Json = {"name": "x", "oidc": client(provider)}
     made = house.post(path_of(tenant), admin.session, json=body).json()
     assert made["highest_role"] == "admin"
     refused = sign_in(house, made, provider, sub="o", email=f"owner@{domain}")
