@@ -299,8 +299,12 @@ def test_an_administrator_cannot_come_as_an_owner(house: House, provider: SsoPro
 
     provider.userinfo = {"sub": "o"}
     # Also of one whom it knows: the administrator could choose another client, or another claim.
-    for body in ({"attribute_mapping": {"email": "x"}}, {"oidc": {"client_secret": "mine"}}):
-        assert change(house, tenant, made, admin.session, **body).status_code == 200
+    changed: list[dict[str, Any]] = [
+        {"attribute_mapping": {"email": "x"}},
+        {"oidc": {"client_secret": "mine"}},
+    ]
+    for settings in changed:
+        assert change(house, tenant, made, admin.session, **settings).status_code == 200
         assert sign_in(house, made, provider, sub="o").status_code == 403
         change(house, tenant, made, attribute_mapping={})
     assert change(house, tenant, made, admin.session, name="Renamed").status_code == 200
