@@ -15,6 +15,7 @@ from contract_tests.api.rows import OPERATIONS, Estate, estate, is_problem, migr
 from contract_tests.api.second_factor import code, enrol, enrolled
 from contract_tests.api.soft_authenticator import Authenticator
 from contract_tests.api.sso.oidc_secrets import come_by_a_provider, coming, connect
+from contract_tests.api.sso.saml_secrets import come_by_saml, coming_by_saml
 from contract_tests.api.with_passkeys import OPTIONS, SIGN_IN_OPTIONS, added, asked
 from contract_tests.sso_provider import SsoProvider
 from control.boundary import secret_members
@@ -208,6 +209,7 @@ ACTS: dict[str, dict[str, Act]] = {
     "passkeys.options": {"password": ask_for_a_passkey},
     "me.confirm_totp": {"code": step_up},
     "password_resets.complete": {"reset_token": reset_the_password, "password": reset_the_password},
+    "saml.sign_in": dict.fromkeys(("saml_response", "relay_state", "browser_token"), come_by_saml),
     "device_logins.find": {"user_code": let_in},
     "device_logins.decide": {"user_code": let_in},
     "device_logins.exchange": {"device_code": let_in},
@@ -260,6 +262,7 @@ def test_what_answers_show_once_is_stated_here_again() -> None:
         "migrations.source_url": {"url"},
         "passkeys.create": {"recovery_codes"},
         "passkeys.sign_in": {"token"},
+        "saml.sign_in": {"token"},
         "sessions.create": {"token"},
         "siem_deliveries.create": {"signing_secret"},
         "webhooks.create": {"secret"},
@@ -300,6 +303,8 @@ def test_what_is_shown_once_is_found_again_nowhere(
         body = {"device_code": approved(house, by)}
     elif operation.id.startswith("passkeys."):
         by, body = with_passkey(house, operation.id)
+    elif operation.id == "saml.sign_in":
+        body = coming_by_saml(house, shop.tenant)
     elif operation.id.startswith("sso_sign_ins."):
         body = coming(house, shop.tenant, sso_provider, operation.id)
     answer = send(house, operation, ids, by, body)
