@@ -41,6 +41,10 @@ NO_RECORDS = {
         for verb in ("create", "update")
         for kind in ("project", "team", "instance")
     },
+    ("sso_connections.create", "client_id"): "of the client at the provider, which is not ours",
+    ("sso_connections.update", "client_id"): "of the client at the provider, which is not ours",
+    ("saml.sign_in", "connection_id"): "tried in sso/test_saml.py, with responses for another's",
+    ("sso_sign_ins.create", "connection_id"): "public: whoever signs in begins with it",
     ("queues.delete_messages", "message_ids"): "numbers within the queue of the path",
     ("queues.archive_messages", "message_ids"): "numbers within the queue of the path",
     ("enterprise.attach", "org_id"): "needs a session: tried in access/test_enterprise.py",

@@ -14,7 +14,10 @@ from contract_tests.api.leaks import match, report, trust
 from contract_tests.api.rows import OPERATIONS, Estate, estate, is_problem, migrating, send, trusted
 from contract_tests.api.second_factor import code, enrol, enrolled
 from contract_tests.api.soft_authenticator import Authenticator
+from contract_tests.api.sso.oidc_secrets import come_by_a_provider, coming, connect
+from contract_tests.api.sso.saml_secrets import come_by_saml, coming_by_saml
 from contract_tests.api.with_passkeys import OPTIONS, SIGN_IN_OPTIONS, added, asked
+from contract_tests.sso_provider import SsoProvider
 from control.boundary import secret_members
 from control.delivery.receiver_urls import Reach
 from control.siem import targets
@@ -36,6 +39,13 @@ TELLING = {
 }
 """What is shown once, in the answer of whoever may have it."""
 Act = Callable[[House, Person], list[str]]
+
+
+@pytest.fixture(scope="module")
+def sso_provider() -> Iterator[SsoProvider]:
+    made = SsoProvider()
+    yield made
+    made.close()
 
 
 def sign_in(house: House, person: Person) -> list[str]:
@@ -181,6 +191,9 @@ def send_to_siem(house: House, person: Person) -> list[str]:
 
 
 ACTS: dict[str, dict[str, Act]] = {
+    "sso_connections.create": {"client_secret": connect},
+    "sso_connections.update": {"client_secret": connect},
+    "sso_sign_ins.complete": dict.fromkeys(("code", "state", "browser_token"), come_by_a_provider),
     "siem_deliveries.create": {
         "header_value": send_to_siem,
         "access_key_id": send_to_siem,
@@ -196,6 +209,7 @@ ACTS: dict[str, dict[str, Act]] = {
     "passkeys.options": {"password": ask_for_a_passkey},
     "me.confirm_totp": {"code": step_up},
     "password_resets.complete": {"reset_token": reset_the_password, "password": reset_the_password},
+    "saml.sign_in": dict.fromkeys(("saml_response", "relay_state", "browser_token"), come_by_saml),
     "device_logins.find": {"user_code": let_in},
     "device_logins.decide": {"user_code": let_in},
     "device_logins.exchange": {"device_code": let_in},
@@ -236,6 +250,8 @@ def test_what_answers_show_once_is_stated_here_again() -> None:
         "credentials.reveal": {"url"},
         "credentials.rotate": {"url"},
         "device_logins.create": {"device_code", "user_code"},
+        "sso_sign_ins.create": {"redirect_url", "browser_token"},
+        "sso_sign_ins.complete": {"token"},
         "device_logins.exchange": {"token"},
         "instances.dump": {"url"},
         "instances.logs": {"url"},
@@ -246,6 +262,7 @@ def test_what_answers_show_once_is_stated_here_again() -> None:
         "migrations.source_url": {"url"},
         "passkeys.create": {"recovery_codes"},
         "passkeys.sign_in": {"token"},
+        "saml.sign_in": {"token"},
         "sessions.create": {"token"},
         "siem_deliveries.create": {"signing_secret"},
         "webhooks.create": {"secret"},
@@ -255,7 +272,11 @@ def test_what_answers_show_once_is_stated_here_again() -> None:
 
 @pytest.mark.parametrize("operation", [one for one in OPERATIONS if one.id in TELLING], ids=str)
 def test_what_is_shown_once_is_found_again_nowhere(
-    house: House, shop: Estate, operation: Operation, log: list[Any]
+    house: House,
+    shop: Estate,
+    operation: Operation,
+    log: list[Any],
+    sso_provider: SsoProvider,
 ) -> None:
     owner = shop.tenant.owner
     token = house.issuer.token(house.now().timestamp())
@@ -282,6 +303,10 @@ def test_what_is_shown_once_is_found_again_nowhere(
         body = {"device_code": approved(house, by)}
     elif operation.id.startswith("passkeys."):
         by, body = with_passkey(house, operation.id)
+    elif operation.id == "saml.sign_in":
+        body = coming_by_saml(house, shop.tenant)
+    elif operation.id.startswith("sso_sign_ins."):
+        body = coming(house, shop.tenant, sso_provider, operation.id)
     answer = send(house, operation, ids, by, body)
     assert answer.is_success, answer.text
     secrets = {one for name in TELLING[operation.id] for one in _named(answer.json(), name)}

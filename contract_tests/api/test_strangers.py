@@ -31,6 +31,8 @@ PUBLIC = {
     "passkeys.sign_in_options",
     "password_resets.create",
     "sessions.create",
+    "saml.metadata",
+    "saml.sign_in",
     "sso_discovery.discover",
     "sso_sign_ins.create",
     "sso_sign_ins.complete",

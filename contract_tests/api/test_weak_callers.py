@@ -38,6 +38,7 @@ ASSURED = {
     "sso_connections.create": "second_factor",
     "sso_connections.update": "second_factor",
     "sso_connections.delete": "second_factor",
+    "enterprise_sso.replace": "second_factor",
     "sso_domains.create": "second_factor",
     "sso_domains.update": "second_factor",
     "sso_domains.delete": "second_factor",

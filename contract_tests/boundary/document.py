@@ -21,6 +21,8 @@ def operation(operation_id: str, path: str, /, permission: str = "none", **polic
     body = policy.pop("body", None)
     query = policy.pop("query", {})
     authorize = {"permission": permission, **policy.pop("authorize", {})}
+    if permission == "self" and "{org_id}" not in path:
+        authorize.setdefault("sso", "held")
     parameters = [
         {"name": name[1:-1], "in": "path", "required": True, "schema": {"type": "string"}}
         | _record(name[1:-1])

@@ -26,7 +26,7 @@ def test_the_document_of_these_tests_is_whole() -> None:
     check_document(document())
 
 
-RATES = "default, unauthenticated, authentication, reveal"
+RATES = "default, unauthenticated, authentication, discovery, device, reveal"
 
 
 @pytest.mark.parametrize(
@@ -64,6 +64,14 @@ RATES = "default, unauthenticated, authentication, reveal"
         (
             {"authorize": {"permission": "logs:read", "scope": "org"}, "locks": []},
             "logs:read is held in the team, so its scope is team and not org",
+        ),
+        (
+            {"authorize": {"permission": "org:read", "sso": "held"}, "locks": []},
+            "x-authorize says sso, which is for what is of a caller about itself",
+        ),
+        (
+            {"asks": "anybody"},
+            "x-asks is 'anybody'; the allowed values are sso_provider, sso_sign_in",
         ),
         ({"audit": None}, "x-audit is missing"),
         ({"audit": "none"}, "x-audit is none, but x-audit-reason does not say why"),
@@ -241,10 +249,16 @@ def test_parameters_may_stand_beside_the_operations_of_a_path() -> None:
         check_document(made)
     item["parameters"] = parameters
     check_document(made)
-    about_oneself = {"permission": "self"}
+    about_oneself = {"permission": "self", "sso": "held"}
     made = only("/v1/me", "post", authorize=about_oneself)
     del made["paths"]["/v1/me"]["post"]["parameters"]
     check_document(made)
+
+
+def test_what_is_of_a_caller_about_itself_says_whether_it_is_for_held_sessions() -> None:
+    made = only("/v1/me", "get", authorize={"permission": "self"}, audit=None)
+    with pytest.raises(DocumentRefused, match="sso: held or refused"):
+        check_document(made)
 
 
 def test_a_read_owes_no_audit() -> None:

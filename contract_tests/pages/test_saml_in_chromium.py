@@ -82,6 +82,8 @@ def test_somebody_signs_in_at_the_provider(visitor: Visitor, site: Site, tmp_pat
     assert told.status_code == 200, told.text
     site.email = new_email("ada")
     visitor.open(f"/account/sso/{connection}")
+    # Whoever comes by a link of elsewhere is asked first.
+    visitor.follow("Continue to your identity provider")
     WebDriverWait(visitor.driver, DEADLINE_S).until(
         lambda driver: driver.current_url == f"{visitor.base}/account/"
     )

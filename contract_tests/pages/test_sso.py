@@ -69,6 +69,21 @@ def test_nobody_is_led_elsewhere_after_it(
     assert house.names.address
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "none"])
+def test_a_link_of_elsewhere_signs_nobody_in(
+    house: House, browser: Browser, made: Enforcing, site: str
+) -> None:
+    """Its provider may be the attacker's, who would be who one is signed in as."""
+    person = house.person("Ada")
+    browser.send(browser.get(SIGN_IN), "Sign in", email=person.email, password=PASSWORD)
+    before = dict(browser.cookies)
+    start = f"{SSO}/{made.connection_id}"
+    page = browser.ask_as_is("GET", start, {}, {"Sec-Fetch-Site": site})
+    assert (page.status, page.links[LINK]) == (200, start)
+    assert "http-equiv" not in page.response.text
+    assert browser.cookies == before
+
+
 @pytest.mark.parametrize("connection_id", ["x", "ssoc_", "ssoc_" + "0" * 27])
 def test_what_is_no_connection_is_no_page(browser: Browser, connection_id: str) -> None:
     assert browser.get(f"{SSO}/{connection_id}").status == 404

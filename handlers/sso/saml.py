@@ -72,7 +72,10 @@ def _request_id(call: Call, connection: SsoConnection, body: Body) -> str | None
     if state and browser:
         hashes = identity.token_sha256(state), identity.token_sha256(browser)
         begun = sign_ins.take(call.db, *hashes, call.now)
-    if begun is not None and begun.connection_id == connection.id:
+    if begun is not None and begun.connection_id != connection.id:
+        # What this browser began is another connection's, and stays its.
+        raise SamlRefused("sign_in_unknown")
+    if begun is not None:
         return connecting.request_id_of(begun.sealed, call.services.sealer, begun.state_hash)
     if connection.settings["allows_idp_initiated"]:
         return None

@@ -14,6 +14,7 @@ from werkzeug.wrappers import Response
 from pages.account import cookies, destinations, forms
 from pages.account.api import ApiAnswer
 
+_FROM_HERE: Final = "same-origin"
 CONNECTION_ID: Final = re.compile(r"ssoc_[0-9A-Z]{26}")
 _ADDRESS: Final = re.compile(r"[0-9A-Za-z_+.'&-]{1,64}@[0-9A-Za-z.-]{1,180}")
 SAYS: Final = {
@@ -51,14 +52,25 @@ def continue_page(sign_in_url: str, email: str = "") -> Response:
     connection_id = sign_in_url.rpartition("/")[2]
     if not CONNECTION_ID.fullmatch(connection_id):
         return find_page()
+    return _leading_on(connection_id, email, by_itself=True)
+
+
+def _leading_on(connection_id: str, email: str, *, by_itself: bool) -> Response:
     start = url_for("sso_start", connection_id=connection_id, **_hint(email), **_after())
-    return forms.show("sso_continue.html", start=start)
+    return forms.show("sso_continue.html", start=start, by_itself=by_itself)
 
 
 def sso_start(connection_id: str) -> Response:
-    """Off to the provider, with what binds the way back to this browser."""
+    """Off to the provider, with what binds the way back to this browser.
+
+    From a page of ours, as a browser says. Whoever comes by a link of elsewhere is asked first: it
+    may lead to the provider of a stranger, who would have them signed in as somebody else.
+    """
     if not CONNECTION_ID.fullmatch(connection_id):
         abort(404)
+    # Browsers that do not say it are older than 2023, and cannot be asked for ever.
+    if request.headers.get("Sec-Fetch-Site", _FROM_HERE) != _FROM_HERE:
+        return _leading_on(connection_id, request.args.get("login_hint", ""), by_itself=False)
     body = {"connection_id": connection_id, **_hint(request.args.get("login_hint", ""))}
     answer = forms.call_as("", "POST", "/v1/sso/sign-ins", body=body)
     if not answer.is_ok:

@@ -129,6 +129,9 @@ def test_a_response_for_one_connection_says_nothing_to_another(
     theirs = saml.begin(house, other)
     response = saml.answered(house, begun, email)
     refused(saml.send(house, theirs, response), "destination_wrong")
+    saml.change(
+        house, other, settings={**saml.settings(house, other), "allows_idp_initiated": True}
+    )
     mixed = {**begun.body, "connection_id": other, "saml_response": response}
     refused(house.post(saml.SESSIONS, json=mixed), "sign_in_unknown")
 

@@ -283,7 +283,7 @@ def test_an_administrator_cannot_come_as_an_owner(house: House, provider: SsoPro
     owning(house, tenant, domain)
     with_address(house, tenant.owner.id, f"owner@{domain}")
     admin = house.member(tenant.org_id, "admin")
-    body = {"name": "x", "oidc": client(provider)}
+    body: Json = {"name": "x", "oidc": client(provider)}
     made = house.post(path_of(tenant), admin.session, json=body).json()
     assert made["highest_role"] == "admin"
     refused = sign_in(house, made, provider, sub="o", email=f"owner@{domain}")
@@ -299,8 +299,12 @@ def test_an_administrator_cannot_come_as_an_owner(house: House, provider: SsoPro
 
     provider.userinfo = {"sub": "o"}
     # Also of one whom it knows: the administrator could choose another client, or another claim.
-    for body in ({"attribute_mapping": {"email": "x"}}, {"oidc": {"client_secret": "mine"}}):
-        assert change(house, tenant, made, admin.session, **body).status_code == 200
+    changed: list[dict[str, Any]] = [
+        {"attribute_mapping": {"email": "x"}},
+        {"oidc": {"client_secret": "mine"}},
+    ]
+    for settings in changed:
+        assert change(house, tenant, made, admin.session, **settings).status_code == 200
         assert sign_in(house, made, provider, sub="o").status_code == 403
         change(house, tenant, made, attribute_mapping={})
     assert change(house, tenant, made, admin.session, name="Renamed").status_code == 200
@@ -333,6 +337,21 @@ def test_nobody_lets_others_in_with_more_than_they_have(
     assert (made["default_role"], made["highest_role"]) == ("member", "member")
     more = change(house, tenant, made, person.session, default_role="admin")
     assert more.json()["code"] == "role_exceeds_yours"
+
+
+def test_a_key_lets_in_nobody_beyond_its_scopes(house: House, provider: SsoProvider) -> None:
+    """An owner's key that can do little must not be worth an owner's session."""
+    tenant = house.tenant()
+    scoped, _ = house.key(tenant.org_id, tenant.owner, "owner", scopes=["sso:read", "sso:write"])
+    body = {"name": "x", "oidc": client(provider)}
+    refused = house.post(path_of(tenant), scoped, json=body)
+    assert (refused.status_code, refused.json()["code"]) == (403, "role_exceeds_yours")
+    made = connected(house, tenant, provider)
+    changed = change(house, tenant, made, scoped, oidc={"client_secret": "mine"})
+    assert changed.json()["code"] == "role_exceeds_yours"
+    assert change(house, tenant, made, scoped, name="Renamed").status_code == 200
+    whole = house.post(path_of(tenant), tenant.key, json=body)
+    assert whole.json()["highest_role"] == "owner"
 
 
 def test_a_custom_role_is_given_beside_member(house: House, provider: SsoProvider) -> None:

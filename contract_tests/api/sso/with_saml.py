@@ -133,3 +133,8 @@ def put(house: House, tenant: Tenant, **body: Any) -> httpx.Response:
 def asked(saml_request: str) -> Element:
     """The request in the URL that a browser is sent to."""
     return etree.fromstring(zlib.decompress(base64.b64decode(saml_request), -15))
+
+
+def settings(house: House, connection_id: str) -> dict[str, Any]:
+    with house.database.write() as db:
+        return dict(connections.enter(db, connection_id).settings)

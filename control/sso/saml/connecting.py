@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
-from control.sealing import Sealer
+from control.sealing import Sealer, SealError
 from control.sso.saml import known, service_provider
 from control.sso.saml.known import CertificateFacts, SamlSettings
 from control.sso.saml.service_provider import KeyPair, ServiceProvider
@@ -163,7 +163,14 @@ def certificates(connection: SsoConnection) -> list[CertificateFacts]:
 
 def _key(connection: SsoConnection, sealer: Sealer) -> RSAPrivateKey:
     assert connection.secrets_sealed is not None, "each SAML connection is made with a key"
-    secrets = orjson.loads(sealer.open(connection.secrets_sealed, _context(connection.id)))
+    try:
+        secrets = orjson.loads(sealer.open(connection.secrets_sealed, _context(connection.id)))
+    except SealError:
+        raise Conflict(
+            "the connection's key cannot be opened by this installation: an administrator has to"
+            " make the connection anew",
+            code="sso_secret_unreadable",
+        ) from None
     return KeyPair(secrets["private_key"], connection.settings["certificate"]).loaded()
 
 
