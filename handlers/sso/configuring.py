@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from control.access import role_holders
+from control.policy.permissions import ROLES
 from control.policy.rights import Rights
 from control.policy.sso_connections import DEFAULT_ROLE
 from control.policy.violations import refuse, wrong
@@ -12,21 +14,18 @@ from control.sso.saml import connecting
 from control.sso.saml.known import SamlSettings
 from handlers.access import reach
 from handlers.calls import OrgCall
+from specserver import Forbidden
 from storage.access import sessions
 from storage.roles import roles
 from storage.sso import connections, identities
 from storage.sso.connections import SsoConnection
 
 Body = dict[str, Any]
-_OWNER = "owner"
 _SETTINGS = ("issuer", "client_id", "scopes")
 
 
 def check_default_role(call: OrgCall, role: str) -> None:
-    """Nobody lets others in with more than they have, and a provider makes nobody an owner."""
-    if role == _OWNER:
-        message = "must not be owner: make somebody an owner once they are a member"
-        refuse([wrong("default_role", "enum", message)])
+    """Nobody lets others in with more than they have."""
     if not role.startswith(CUSTOM):
         reach.check_role(call, role)
         return
@@ -38,6 +37,19 @@ def check_default_role(call: OrgCall, role: str) -> None:
     reach.check_given(call, Rights(frozenset(found.permissions)), "the role has")
 
 
+def highest_role(call: OrgCall) -> str:
+    """The strongest role that holds no more than the caller: of a key, than its scopes leave."""
+    for role in (call.caller.role or "", *ROLES):
+        given = role_holders.of_role(role, call.org.id, reach.sets_of(call))
+        if role in ROLES and not given.beyond(call.caller.rights):
+            return role
+    raise Forbidden(
+        "whom a connection lets in may do as much as you, and you hold less than any role of the"
+        " organization: use a session, or a key whose scopes include those of a role",
+        code="role_exceeds_yours",
+    )
+
+
 def new(call: OrgCall, body: Body, asked: Discovered | SamlSettings | None) -> SsoConnection:
     made = SsoConnection(
         id=connections.new_id(),
@@ -47,7 +59,7 @@ def new(call: OrgCall, body: Body, asked: Discovered | SamlSettings | None) -> S
         default_role=body.get("default_role", DEFAULT_ROLE),
         attribute_mapping=body.get("attribute_mapping", {}),
         trusts_mfa=body.get("trusts_mfa", False),
-        highest_role=call.caller.role,
+        highest_role=highest_role(call),
         created_by=call.caller.id,
     )
     sealer = call.services.sealer
@@ -72,7 +84,7 @@ def change(
             setattr(connection, name, body[name])
     if body.keys() - {"name", "status"}:
         # Whoever chose last what it says of people answers for whom it lets in.
-        connection.highest_role = call.caller.role or DEFAULT_ROLE
+        connection.highest_role = highest_role(call)
     if "oidc" in body:
         _change_client(call, connection, body["oidc"])
     if "saml" in body:

@@ -26,7 +26,7 @@ def replace(call: OrgCall, body: Body) -> Body:
     found = connections.of_kind(call.db, call.org.id, "saml")
     connection = found[0] if found else _made(call)
     connection.settings = {**connection.settings, **connecting.chosen(body)}
-    connection.highest_role = call.caller.role or connection.highest_role
+    connection.highest_role = configuring.highest_role(call)
     configuring.became_known(call, connection, told)
     detail = {"issuer": told.entity_id} if told else {}
     call.audit(target=connection.id, detail={**detail, **connecting.chosen(body)})

@@ -25,7 +25,7 @@ _log = structlog.get_logger("sso")
 
 
 def create(call: Call, body: Body) -> Reply:
-    connection = connections.enter(call.db, body["connection_id"])
+    connection = connections.enter(call.db, body["connection_id"], lock_org=False)
     _refuse_shut(call, connection)
     if connection.kind == "oidc":
         begun = _begin_oidc(call, connection, body.get("login_hint"))

@@ -106,17 +106,19 @@ def find(db: Session, org_id: str, connection_id: str) -> SsoConnection | None:
     return None if found is None or found.org_id != org_id else found
 
 
-def enter(db: Session, connection_id: str) -> SsoConnection:
+def enter(db: Session, connection_id: str, *, lock_org: bool = True) -> SsoConnection:
     """The connection, for a request without an organization, which goes on within its.
 
-    The organization is locked first, so that what is counted of it stays true.
+    The organization is locked first, so that what is counted of it stays true; the connection is
+    held in any case. Strangers who only begin a sign-in hold no organization up.
     """
     with tenancy.across(db, "whoever signs in is nobody yet, and names the connection alone"):
         rows = select(SsoConnection.org_id).where(SsoConnection.id == connection_id)
         org_id = db.scalar(rows)
         if org_id is None:
             raise RecordNotFound("SSO connection not found")
-        organizations.lock(db, org_id)
+        if lock_org:
+            organizations.lock(db, org_id)
     tenancy.restrict(db, org_id)
     return fetch(db, org_id, connection_id, lock=True)
 

@@ -22,7 +22,7 @@ def connect(house: House, person: Person) -> list[str]:
     secrets = [f"client-secret-{each}-{os.urandom(8).hex()}" for each in ("one", "two", "three")]
     path = f"{tenant.path}/sso/connections"
     try:
-        bodies = [
+        bodies: list[dict[str, Any]] = [
             {"name": "One", "oidc": client(provider, client_secret=secret)} for secret in secrets
         ]
         bodies[0]["oidc"]["issuer"] = f"{provider.url}/another"

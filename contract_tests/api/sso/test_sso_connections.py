@@ -339,6 +339,21 @@ def test_nobody_lets_others_in_with_more_than_they_have(
     assert more.json()["code"] == "role_exceeds_yours"
 
 
+def test_a_key_lets_in_nobody_beyond_its_scopes(house: House, provider: SsoProvider) -> None:
+    """An owner's key that can do little must not be worth an owner's session."""
+    tenant = house.tenant()
+    scoped, _ = house.key(tenant.org_id, tenant.owner, "owner", scopes=["sso:read", "sso:write"])
+    body = {"name": "x", "oidc": client(provider)}
+    refused = house.post(path_of(tenant), scoped, json=body)
+    assert (refused.status_code, refused.json()["code"]) == (403, "role_exceeds_yours")
+    made = connected(house, tenant, provider)
+    changed = change(house, tenant, made, scoped, oidc={"client_secret": "mine"})
+    assert changed.json()["code"] == "role_exceeds_yours"
+    assert change(house, tenant, made, scoped, name="Renamed").status_code == 200
+    whole = house.post(path_of(tenant), tenant.key, json=body)
+    assert whole.json()["highest_role"] == "owner"
+
+
 def test_a_custom_role_is_given_beside_member(house: House, provider: SsoProvider) -> None:
     tenant = house.tenant()
     role = house.post(
