@@ -1,5 +1,6 @@
 """Signing in by SAML: whom the provider signs for comes in, once, in the browser that began it."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from contract_tests.api.rows import is_problem
 from contract_tests.api.sso import with_saml as saml
 from contract_tests.saml import provider, sealing
 from storage.events.audit import AuditEntry
+from storage.sso import saml_assertions
 from storage.sso.saml_assertions import SamlAssertion
 
 
@@ -200,6 +202,11 @@ def test_used_assertions_are_forgotten_once_nobody_would_take_them(
         rows = select(SamlAssertion).where(SamlAssertion.connection_id == connection)
         [kept] = db.scalars(rows)
     assert (kept.expires_at - saml.moment(house)).total_seconds() > 300
+    with house.database.write() as db:
+        saml_assertions.forget_expired(db, kept.expires_at, 1_000)
+        assert len(list(db.scalars(rows))) == 1
+        saml_assertions.forget_expired(db, kept.expires_at + timedelta(seconds=1), 1_000)
+        assert list(db.scalars(rows)) == []
 
 
 def test_a_disabled_connection_lets_nobody_in(house: House, connection: str) -> None:
