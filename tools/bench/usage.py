@@ -109,29 +109,30 @@ def _moments() -> dict[str, int]:
 
 def _filling() -> list[str]:
     """Instances that never were ready, so that their spans are those written here."""
-    return [
-        (
-            f"{_NUMBERS} INSERT INTO instances (id, org_id, project_id, team_id, name, engine,"  # noqa: S608 - of constants
-            " engine_version, size, region, placement, storage_bytes, status, desired_status, host,"
-            " port, cell_id, updated_at, credentials_generation, created_at)"
-            " SELECT 'inst_' || i, :org, :project, :team, i, 'duckdb', '1.5', 's1', 'local', 'shared',"
-            " 12000000000, 'deleted', 'deleted', 'h' || i, 443, 'cell_bench', :begin, 0, :begin FROM n"
-        ),
-        (
-            f"{_NUMBERS} INSERT INTO spans (org_id, instance_id, team_id, size, storage_bytes, runs,"  # noqa: S608
-            " since, until, created_at)"
-            " SELECT :org, 'inst_' || i, :team, 's' || (k % 3), 12000000000, k % 2,"
-            " :begin + k * :part, :begin + (k + 1) * :part, :begin FROM n,"
-            " (SELECT 0 AS k UNION SELECT 1 UNION SELECT 2 UNION SELECT 3)"
-        ),
-        (
-            f"{_NUMBERS}, h(j) AS (SELECT 0 UNION ALL SELECT j + 1 FROM h WHERE j + 1 < :hours)"  # noqa: S608
-            " INSERT INTO meter_entries (subject_id, meter, hour, seq, org_id, team_id, region, plan,"
-            " quantity, created_at)"
-            " SELECT 'inst_' || i, 'backups', :begin + j * 3600000, 0, :org, :team, 'local',"
-            " 'enterprise', 20000000000 + i + j, :begin FROM n, h"
-        ),
-    ]
+    return [f"{_NUMBERS} {each}" for each in (_MADE, _LASTED)] + [f"{_NUMBERS}, {_METERED}"]
+
+
+_MADE: Final = """
+    INSERT INTO instances (id, org_id, project_id, team_id, name, engine, engine_version, size,
+        region, placement, storage_bytes, status, desired_status, host, port, cell_id, updated_at,
+        credentials_generation, created_at)
+    SELECT 'inst_' || i, :org, :project, :team, i, 'duckdb', '1.5', 's1', 'local', 'shared',
+        12000000000, 'deleted', 'deleted', 'h' || i, 443, 'cell_bench', :begin, 0, :begin FROM n
+"""
+_LASTED: Final = """
+    INSERT INTO spans (org_id, instance_id, team_id, size, storage_bytes, runs, since, until,
+        created_at)
+    SELECT :org, 'inst_' || i, :team, 's' || (k % 3), 12000000000, k % 2, :begin + k * :part,
+        :begin + (k + 1) * :part, :begin
+    FROM n, (SELECT 0 AS k UNION SELECT 1 UNION SELECT 2 UNION SELECT 3)
+"""
+_METERED: Final = """
+    h(j) AS (SELECT 0 UNION ALL SELECT j + 1 FROM h WHERE j + 1 < :hours)
+    INSERT INTO meter_entries (subject_id, meter, hour, seq, org_id, team_id, region, plan,
+        quantity, created_at)
+    SELECT 'inst_' || i, 'backups', :begin + j * 3600000, 0, :org, :team, 'local', 'enterprise',
+        20000000000 + i + j, :begin FROM n, h
+"""
 
 
 def _aggregate(database: Database, org_id: str) -> None:
