@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from control.policy.months import month_of
 from control.policy.price_lists import PACKAGED, read
-from control.policy.rating import LineKey, MonthTally, Sums
+from control.policy.rating import LineKey, MonthTally, UsageSums
 from control.policy.sizes import GB
 from storage.billing.meters import MeterSums
 from storage.billing.plan_spans import PlanSums
@@ -60,7 +60,7 @@ def told() -> MonthTally:
 
     tally.add(
         first,
-        Sums(
+        UsageSums(
             [
                 span("Storefront", "s1", 12, 10, runs=True),
                 span("Storefront", "s1", 12, 5, runs=False),
@@ -75,7 +75,7 @@ def told() -> MonthTally:
     )
     tally.add(
         second,
-        Sums(
+        UsageSums(
             [
                 span("Storefront", "s1", 12, 5, runs=False),
                 span("Analytics", "m2", 60, 10, runs=True),
