@@ -95,8 +95,8 @@ def told() -> MonthTally:
 def test_every_number_of_the_report_is_what_comes_out() -> None:
     expected = {}
     for row in rows():
-        whose = (None, None) if row.team == "none" else ("inst", row.team)
-        expected[LineKey(*whose, row.metric)] = (row.quantity, row.micro_cents)
+        team = None if row.team == "none" else row.team
+        expected[LineKey(team and "inst", team, row.metric)] = (row.quantity, row.micro_cents)
     assert len(expected) == 10
     assert told().lines == expected
 

@@ -1,7 +1,6 @@
 """Lines of a month against a slow, plain model: they are its integral, to the micro-cent.
 
-Whatever becomes of instances, teams and prices, however late and often meters are read, and
-wherever the month is cut.
+Whatever becomes of instances, teams and prices, and however late and often meters are read.
 """
 
 import itertools
@@ -254,7 +253,7 @@ class Accounts(RuleBasedStateMachine):
     def is_metered(
         self, of: int, meter: str, quantity: int, late: int, times: int, after: int
     ) -> None:
-        """Late, again and again, by several workers: once it counts."""
+        """Late, and again and again: once it counts."""
         self.passes(after)
         hour = hour_of(self.clock.moment) - late * HOUR
         with self.database.write() as db:
