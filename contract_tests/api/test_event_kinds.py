@@ -10,6 +10,7 @@ from sqlalchemy import select
 
 from contract_tests import invoicing, published
 from contract_tests.api import leaks
+from contract_tests.api.billing import billed
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import DOCUMENT, migrating, watch
 from contract_tests.workflows import siem
@@ -189,18 +190,6 @@ def spent(house: House, tenant: Tenant, instance_id: str) -> None:
     house.settle()
 
 
-def cap_reached(house: House, tenant: Tenant, instance_id: str) -> None:
-    """More than a spending cap of nothing."""
-    asked("PATCH", "", size="s0")(house, tenant, instance_id)
-    cap = {"monthly_amount_cents": 0, "on_reach": "pause"}
-    path = f"{tenant.path}/spending-cap"
-    assert house.request("PUT", path, tenant.key, json=cap).is_success
-    house.pass_time(60)
-    with house.database.write() as db:
-        take_turn(db, "spending_caps.watch")
-    house.settle()
-
-
 def baa_signed(house: House, tenant: Tenant, _instance_id: str) -> None:
     house.change_org(tenant.org_id, plan="enterprise")
     owner = house.session(tenant.owner.id, mfa=True)
@@ -375,7 +364,7 @@ ACTS: dict[str, list[Act]] = {
     "org.member.invited.v1": [invited],
     "org.member.removed.v1": [member_removed],
     "budget.threshold.v1": [spent],
-    "spending_cap.threshold.v1": [cap_reached],
+    "spending_cap.threshold.v1": [billed.cap_reached],
     "quota.warning.v1": [much_used],
     "quota.exceeded.v1": [all_used],
     "alert.raised.v1": [lost, key_leaked, spent],

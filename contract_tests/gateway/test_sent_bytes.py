@@ -9,7 +9,6 @@ import pytest
 from cell.instances import sent_bytes
 from contract_tests.gateway.conftest import MakeGateway
 from contract_tests.gateway.rig import raw_get, until
-from gateway import sent_bytes as writing
 from gateway.activity import Activity
 from gateway.sent_bytes import HOUR_S, KEPT_HOURS, SentBytes
 
@@ -20,7 +19,7 @@ HOUR = int(time.time() // HOUR_S)
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """What the time is, in seconds since 1970."""
     moment = [HOUR * HOUR_S + 1.0]
-    monkeypatch.setattr(writing.time, "time", lambda: moment[0])
+    monkeypatch.setattr("gateway.sent_bytes.time.time", lambda: moment[0])
     return moment
 
 

@@ -1,7 +1,6 @@
 """Lines of a month against a slow, plain model: they are its integral, to the micro-cent.
 
-Whatever becomes of instances, teams and prices, however late and often meters are read, and
-wherever the month is cut.
+Whatever becomes of instances, teams and prices, and however late and often meters are read.
 """
 
 import itertools
@@ -28,7 +27,7 @@ from control.policy.rating import BACKUPS, DOMAINS, EGRESS, SEATS, LineKey, Mont
 from control.policy.sizes import GB, SIZES
 from storage.access import teams
 from storage.billing import meters
-from storage.billing.meters import Reading
+from storage.billing.meters import MeterReading
 from storage.billing.whose import Whose
 from storage.database import Database
 from storage.errors import StateConflict
@@ -254,7 +253,7 @@ class Accounts(RuleBasedStateMachine):
     def is_metered(
         self, of: int, meter: str, quantity: int, late: int, times: int, after: int
     ) -> None:
-        """Late, again and again, by several workers: once it counts."""
+        """Late, and again and again: once it counts."""
         self.passes(after)
         hour = hour_of(self.clock.moment) - late * HOUR
         with self.database.write() as db:
@@ -280,12 +279,14 @@ class Accounts(RuleBasedStateMachine):
             for _ in range(2):
                 meters.correct(db, reading, "counted twice")
 
-    def reading(self, db: Session, of: int, meter: str, hour: datetime, quantity: int) -> Reading:
+    def reading(
+        self, db: Session, of: int, meter: str, hour: datetime, quantity: int
+    ) -> MeterReading:
         instance, org_id = self.one(db, of), self.tenant.org_id
         if meter == SEATS:
-            return Reading(org_id, meter, hour, org_id, None, None, "solo", quantity)
+            return MeterReading(org_id, meter, hour, org_id, None, None, "solo", quantity)
         place = instance.team_id, instance.region
-        return Reading(instance.id, meter, hour, org_id, *place, "solo", quantity)
+        return MeterReading(instance.id, meter, hour, org_id, *place, "solo", quantity)
 
     def expected(self, month: Month) -> dict[LineKey, int]:
         """Each line of the month, in micro-cents."""
