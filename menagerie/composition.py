@@ -69,9 +69,7 @@ def build_services(settings: Settings) -> Services:
         **{name: getattr(settings, name) for name in WebhookSettings.model_fields},
         idle_pause_s=settings.idle_pause_s,
         rotation_overlap_s=settings.rotation_overlap_s,
-        overcommit=Overcommit(
-            settings.overcommit_cpu, settings.overcommit_memory, settings.overcommit_storage
-        ),
+        overcommit=_overcommit(settings),
         baa=_agreement(settings.baa_text),
         prices=_prices(settings),
         issuer=_issuer(settings.invoice_issuer),
@@ -96,6 +94,12 @@ def build_services(settings: Settings) -> Services:
             Path(settings.breached_passwords_file) if settings.breached_passwords_file else None
         ),
         audit_logs=audit_logs.places_of(settings),
+    )
+
+
+def _overcommit(settings: Settings) -> Overcommit:
+    return Overcommit(
+        settings.overcommit_cpu, settings.overcommit_memory, settings.overcommit_storage
     )
 
 
