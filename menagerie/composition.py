@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from control.boundary import check_document, make_boundary
@@ -66,13 +67,13 @@ def build_services(settings: Settings) -> Services:
         stream_ttl_s=settings.stream_ttl_s,
         audit_kept_days=settings.audit_kept_days,
         events_kept_days=settings.events_kept_days,
-        **{name: getattr(settings, name) for name in WebhookSettings.model_fields},
+        **_of_areas(settings),
         idle_pause_s=settings.idle_pause_s,
         rotation_overlap_s=settings.rotation_overlap_s,
-        overcommit=_overcommit(settings),
+        overcommit=Overcommit(
+            settings.overcommit_cpu, settings.overcommit_memory, settings.overcommit_storage
+        ),
         baa=_agreement(settings.baa_text),
-        prices=_prices(settings),
-        issuer=_issuer(settings.invoice_issuer),
         leak_report_keys=_leak_report_keys(settings.leak_report_keys),
         rate_limits=settings.rate_limits,
         trusted_proxies=settings.trusted_proxies,
@@ -97,10 +98,10 @@ def build_services(settings: Settings) -> Services:
     )
 
 
-def _overcommit(settings: Settings) -> Overcommit:
-    return Overcommit(
-        settings.overcommit_cpu, settings.overcommit_memory, settings.overcommit_storage
-    )
+def _of_areas(settings: Settings) -> dict[str, Any]:
+    of_webhooks = {name: getattr(settings, name) for name in WebhookSettings.model_fields}
+    issuer = _issuer(settings.invoice_issuer)
+    return {**of_webhooks, "prices": _prices(settings), "issuer": issuer}
 
 
 def _prices(settings: Settings) -> PriceBook:

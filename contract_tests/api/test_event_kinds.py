@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from contract_tests import published
 from contract_tests.api import leaks
-from contract_tests.api.billing.billing_acts import ACTS as OF_BILLING
+from contract_tests.api.billing import billing_acts
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import DOCUMENT, migrating, watch
 from contract_tests.workflows import siem
@@ -189,18 +189,6 @@ def spent(house: House, tenant: Tenant, instance_id: str) -> None:
     house.settle()
 
 
-def cap_reached(house: House, tenant: Tenant, instance_id: str) -> None:
-    """More than a spending cap of nothing."""
-    asked("PATCH", "", size="s0")(house, tenant, instance_id)
-    cap = {"monthly_amount_cents": 0, "on_reach": "pause"}
-    path = f"{tenant.path}/spending-cap"
-    assert house.request("PUT", path, tenant.key, json=cap).is_success
-    house.pass_time(60)
-    with house.database.write() as db:
-        take_turn(db, "spending_caps.watch")
-    house.settle()
-
-
 def baa_signed(house: House, tenant: Tenant, _instance_id: str) -> None:
     house.change_org(tenant.org_id, plan="enterprise")
     owner = house.session(tenant.owner.id, mfa=True)
@@ -330,12 +318,11 @@ ACTS: dict[str, list[Act]] = {
     "approval.requested.v1": [waiting],
     "approval.decided.v1": [decided("approve"), decided("deny"), undecided],
     "api_key.suspended.v1": [key_leaked],
-    **OF_BILLING,
     "org.baa_signed.v1": [baa_signed],
     "org.member.invited.v1": [invited],
     "org.member.removed.v1": [member_removed],
     "budget.threshold.v1": [spent],
-    "spending_cap.threshold.v1": [cap_reached],
+    **billing_acts.ACTS,
     "quota.warning.v1": [much_used],
     "quota.exceeded.v1": [all_used],
     "alert.raised.v1": [lost, key_leaked, spent],

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from control.policy.months import HOUR, SECOND, Month, hour_of
 from control.policy.prices import PriceBook
-from control.policy.rating import EGRESS, MonthTally, Sums
+from control.policy.rating import EGRESS, MonthTally, UsageSums
 from storage.billing import meters, plan_spans
 from storage.billing.meters import MeterSums
 from storage.billing.plan_spans import PlanSums
@@ -41,9 +41,9 @@ class Charged(NamedTuple):
         return Spend(self.tally.micro_cents, self.forecast.micro_cents)
 
 
-def sums(db: Session, whose: Whose, since: datetime, until: datetime) -> Sums:
+def sums(db: Session, whose: Whose, since: datetime, until: datetime) -> UsageSums:
     """Everything that was used within a time; the rows are read as they are asked for."""
-    return Sums(
+    return UsageSums(
         spans.sums(db, whose, since=since, until=until),
         meters.sums(db, whose, since=since, until=until),
         _plans(db, whose, since, until),
@@ -121,11 +121,11 @@ class Foreseen:
         gauges = [each for each in metered if each.meter != EGRESS]
         return cls(lasting, plans, gauges, hour_of(now) if last is None else last + HOUR)
 
-    def within(self, begin: datetime, end: datetime) -> Sums:
+    def within(self, begin: datetime, end: datetime) -> UsageSums:
         seconds = (end - begin) // SECOND
         first = max(hour_of(begin), self.next_hour)
         hours = max(timedelta(), end - first) // HOUR
-        return Sums(
+        return UsageSums(
             [each._replace(seconds=seconds * each.lasting) for each in self.spans],
             [each._replace(quantity=each.quantity * hours) for each in self.meters],
             [each._replace(seconds=seconds) for each in self.plans],

@@ -89,7 +89,7 @@ class PlanSum(Protocol):
 
 
 @dataclass(frozen=True)
-class Sums:
+class UsageSums:
     """Everything that was used within a time in which one price list holds."""
 
     spans: Iterable[SpanSum] = ()
@@ -128,7 +128,7 @@ class MonthTally:
     month: Month
     _lines: defaultdict[LineKey, _Line] = field(default_factory=lambda: defaultdict(_Line))
 
-    def add(self, prices: PriceList, sums: Sums) -> dict[LineKey, Charge]:
+    def add(self, prices: PriceList, sums: UsageSums) -> dict[LineKey, Charge]:
         """What this adds to each line that it touches."""
         before: dict[LineKey, tuple[int, int]] = {}
         for key, quantity, parts in _parts(prices, sums):
@@ -165,7 +165,7 @@ class MonthTally:
         return self.month.seconds * (GB if metric == BACKUPS else 1)
 
 
-def _parts(prices: PriceList, sums: Sums) -> Iterable[tuple[LineKey, int, int]]:
+def _parts(prices: PriceList, sums: UsageSums) -> Iterable[tuple[LineKey, int, int]]:
     """Whose line, the quantity, and what it costs in parts of a micro-cent."""
     regions = _Regions(prices)
     for span in sums.spans:

@@ -1,5 +1,6 @@
 """Usage: what was used, by time and by whom, at list prices."""
 
+from collections.abc import Iterator
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -16,6 +17,7 @@ from storage.billing.whose import Whose
 from storage.instances import instances
 
 Body = dict[str, Any]
+Span = tuple[datetime, datetime]
 
 
 def list_(
@@ -29,19 +31,9 @@ def list_(
 ) -> Body:
     book, after = switch.prices(call), call.cursor_in(cursor)
     span = _span(call, granularity, from_, to)
-    begin_at = None if after is None else datetime.fromisoformat(after["begin"])
     known = teams.names(call.db, call.org.id)
-    found = usage_rows.rows(
-        call.db,
-        book,
-        Whose(call.org.id, scope=call.scope),
-        span,
-        granularity,
-        _group_of(group_by, known),
-        begin_at=begin_at,
-    )
-    rest = (row for row in found if after is None or row.place > (begin_at, after["group"]))
-    rows = list(islice(rest, limit + 1))
+    found = _found(call, span, granularity, _group_of(group_by, known), after)
+    rows = list(islice(found, limit + 1))
     return {
         **views.span(span, granularity, group_by, book.currency),
         "items": views.usage_rows(rows[:limit], _names(call, group_by, known, rows)),
@@ -49,9 +41,18 @@ def list_(
     }
 
 
-def _span(
-    call: OrgCall, granularity: str, from_: str | None, to: str | None
-) -> tuple[datetime, datetime]:
+def _found(
+    call: OrgCall, span: Span, granularity: str, group_of: GroupOf, after: Body | None
+) -> Iterator[UsageRow]:
+    """What follows the place of the cursor."""
+    whose, book = Whose(call.org.id, scope=call.scope), call.services.settings.prices
+    begin = None if after is None else datetime.fromisoformat(after["begin"])
+    rows = usage_rows.rows(call.db, book, whose, span, granularity, group_of, begin_at=begin)
+    last = None if after is None else (begin, after["group"])
+    return (row for row in rows if last is None or row.place > last)
+
+
+def _span(call: OrgCall, granularity: str, from_: str | None, to: str | None) -> Span:
     """Of full hours, as what is metered is metered by the hour; until now where it ends later."""
     since = month_of(call.now).begin if from_ is None else _full_hour(from_, "from")
     until = call.now if to is None else min(call.now, _full_hour(to, "to"))

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from storage.access import memberships
 from storage.access.organizations import Organization
-from storage.billing.meters import SEATS, Reading
+from storage.billing.meters import SEATS, MeterReading
 from storage.data.backups import Backup
 from storage.instances.instances import HOSTED, LIVE, Instance
 from storage.network.domains import Domain
@@ -17,7 +17,7 @@ from storage.network.domains import Domain
 _WHOSE = Instance.id, Instance.org_id, Instance.team_id, Instance.region, Organization.plan
 
 
-def backups(db: Session, meter: str, hour: datetime) -> Iterator[Reading]:
+def backups(db: Session, meter: str, hour: datetime) -> Iterator[MeterReading]:
     """The bytes that backups of live instances took in the store when the hour began.
 
     However late it is asked: what was dropped since is still known.
@@ -33,7 +33,7 @@ def backups(db: Session, meter: str, hour: datetime) -> Iterator[Reading]:
     return _read(db, rows, meter, hour)
 
 
-def domains(db: Session, meter: str, hour: datetime) -> Iterator[Reading]:
+def domains(db: Session, meter: str, hour: datetime) -> Iterator[MeterReading]:
     """How many domains of live instances have a certificate that was issued for them."""
     rows: Any = select(*_WHOSE, func.count()).join(Domain, Domain.instance_id == Instance.id)
     rows = rows.where(
@@ -46,20 +46,20 @@ def domains(db: Session, meter: str, hour: datetime) -> Iterator[Reading]:
 
 def _read(
     db: Session, rows: Select[*tuple[Any, ...]], meter: str, hour: datetime
-) -> Iterator[Reading]:
+) -> Iterator[MeterReading]:
     rows = rows.join(Organization, Organization.id == Instance.org_id).where(HOSTED, LIVE)
     for instance_id, org_id, team_id, region, plan, quantity in db.execute(rows.group_by(*_WHOSE)):
         whose = org_id, team_id, region, plan
-        yield Reading(instance_id, meter, hour, *whose, int(quantity))
+        yield MeterReading(instance_id, meter, hour, *whose, int(quantity))
 
 
-def seats(db: Session, hour: datetime) -> Iterator[Reading]:
+def seats(db: Session, hour: datetime) -> Iterator[MeterReading]:
     """How many people are members of each open organization."""
     rows = select(Organization.id, Organization.plan).where(Organization.status == "open")
     plans = dict(db.execute(rows).tuples().all())
     for org_id, count in memberships.count_by_org(db).items():
         if org_id in plans:
-            yield Reading(org_id, SEATS, hour, org_id, None, None, plans[org_id], count)
+            yield MeterReading(org_id, SEATS, hour, org_id, None, None, plans[org_id], count)
 
 
 class InstanceOwner(NamedTuple):

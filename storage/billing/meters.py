@@ -51,7 +51,7 @@ class MeteredHour(Record):
     hour: Mapped[datetime] = mapped_column(primary_key=True, autoincrement=False)
 
 
-class Reading(NamedTuple):
+class MeterReading(NamedTuple):
     """What a subject has used of a meter in an hour, all of it, as is known now."""
 
     subject_id: str
@@ -75,12 +75,12 @@ class MeterSums(NamedTuple):
     quantity: int
 
 
-def note(db: Session, readings: Collection[Reading]) -> None:
+def note(db: Session, readings: Collection[MeterReading]) -> None:
     """The first reading of an hour counts; whoever comes later, or again, changes nothing."""
     _add(db, [{**one._asdict(), "seq": 0} for one in readings])
 
 
-def raise_to(db: Session, readings: Collection[Reading]) -> None:
+def raise_to(db: Session, readings: Collection[MeterReading]) -> None:
     """Of what only grows within an hour: an entry for what was not noted yet, if any.
 
     A reading that is late and less than what is known changes nothing.
@@ -94,7 +94,7 @@ def raise_to(db: Session, readings: Collection[Reading]) -> None:
     _add(db, new)
 
 
-def correct(db: Session, reading: Reading, reason: str) -> None:
+def correct(db: Session, reading: MeterReading, reason: str) -> None:
     """Make the hour's sum that of the reading, by an entry that says why."""
     count, total = _known(db, [reading]).get(reading[:3], (0, 0))
     if reading.quantity != total:
@@ -103,7 +103,7 @@ def correct(db: Session, reading: Reading, reason: str) -> None:
 
 
 def _known(
-    db: Session, readings: Collection[Reading]
+    db: Session, readings: Collection[MeterReading]
 ) -> dict[tuple[str, str, datetime], tuple[int, int]]:
     """By subject, meter and hour: how many entries there are, and their sum."""
     key = MeterEntry.subject_id, MeterEntry.meter, MeterEntry.hour

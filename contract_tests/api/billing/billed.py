@@ -7,12 +7,13 @@ from datetime import datetime
 from typing import Any
 
 from contract_tests.api.harness import House, Tenant
+from contract_tests.workflows.known import take_turn
 from control.policy import price_lists
 from control.policy.months import hour_of
 from storage import identifiers
 from storage.access import teams
 from storage.billing import meters
-from storage.billing.meters import Reading
+from storage.billing.meters import MeterReading
 from storage.catalogue import cells
 from storage.instances.instances import Instance
 from storage.instances.spans import BilledSpan
@@ -59,7 +60,7 @@ def span(
 def metered(house: House, tenant: Tenant, of: str, meter: str, at: datetime, quantity: int) -> None:
     whose = tenant.org_id, teams.everyone_of(tenant.org_id), "local", "team"
     with house.database.write() as db:
-        meters.raise_to(db, [Reading(of, meter, hour_of(at), *whose, quantity)])
+        meters.raise_to(db, [MeterReading(of, meter, hour_of(at), *whose, quantity)])
 
 
 @contextmanager
@@ -71,3 +72,16 @@ def money_off(house: House) -> Iterator[None]:
         yield
     finally:
         object.__setattr__(house.services, "settings", settings)
+
+
+def cap_reached(house: House, tenant: Tenant, instance_id: str) -> None:
+    """More than a spending cap of nothing is spent, and noticed."""
+    path = f"{tenant.path}/instances/{instance_id}"
+    assert house.request("PATCH", path, tenant.key, json={"size": "s0"}).is_success
+    house.settle()
+    cap = {"monthly_amount_cents": 0, "on_reach": "pause"}
+    assert house.request("PUT", f"{tenant.path}/spending-cap", tenant.key, json=cap).is_success
+    house.pass_time(60)
+    with house.database.write() as db:
+        take_turn(db, "spending_caps.watch")
+    house.settle()

@@ -1,8 +1,9 @@
-"""What leads to each kind of event about credits and invoices."""
+"""What leads to each kind of event about money."""
 
 from collections.abc import Callable
 
 from contract_tests import invoicing
+from contract_tests.api.billing import billed
 from contract_tests.api.harness import House, Tenant
 from menagerie import credit_grants, invoice_books
 
@@ -50,5 +51,6 @@ ACTS: dict[str, list[Act]] = {
     "invoice.voided.v1": [
         invoiced(lambda house, one: invoice_books.void(house.services, one, "so"))
     ],
+    "spending_cap.threshold.v1": [billed.cap_reached],
     "programme.decided.v1": [programme_decided("approve"), programme_decided("decline")],
 }

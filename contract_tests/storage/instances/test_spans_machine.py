@@ -28,7 +28,7 @@ from control.policy.rating import BACKUPS, DOMAINS, EGRESS, SEATS, LineKey, Mont
 from control.policy.sizes import GB, SIZES
 from storage.access import teams
 from storage.billing import meters
-from storage.billing.meters import Reading
+from storage.billing.meters import MeterReading
 from storage.billing.whose import Whose
 from storage.database import Database
 from storage.errors import StateConflict
@@ -280,12 +280,14 @@ class Accounts(RuleBasedStateMachine):
             for _ in range(2):
                 meters.correct(db, reading, "counted twice")
 
-    def reading(self, db: Session, of: int, meter: str, hour: datetime, quantity: int) -> Reading:
+    def reading(
+        self, db: Session, of: int, meter: str, hour: datetime, quantity: int
+    ) -> MeterReading:
         instance, org_id = self.one(db, of), self.tenant.org_id
         if meter == SEATS:
-            return Reading(org_id, meter, hour, org_id, None, None, "solo", quantity)
+            return MeterReading(org_id, meter, hour, org_id, None, None, "solo", quantity)
         place = instance.team_id, instance.region
-        return Reading(instance.id, meter, hour, org_id, *place, "solo", quantity)
+        return MeterReading(instance.id, meter, hour, org_id, *place, "solo", quantity)
 
     def expected(self, month: Month) -> dict[LineKey, int]:
         """Each line of the month, in micro-cents."""

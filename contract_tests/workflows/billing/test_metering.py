@@ -13,7 +13,7 @@ from control.workflows.billing import metering
 from storage import identifiers
 from storage.access import organizations
 from storage.billing import meters
-from storage.billing.meters import MeterEntry, Reading
+from storage.billing.meters import MeterEntry, MeterReading
 from storage.catalogue import cells
 from storage.data.backups import Backup
 from storage.instances.instances import Instance
@@ -205,7 +205,7 @@ def test_a_cell_makes_nobody_pay_for_what_it_does_not_host(stage: Stage) -> None
 
 def test_an_entry_is_corrected_by_another_and_never_changed(stage: Stage) -> None:
     instance, hour = stage.instance("running"), hour_of(now(stage))
-    reading = Reading(instance.id, "egress", hour, stage.org_id, None, "local", "solo", 10)
+    reading = MeterReading(instance.id, "egress", hour, stage.org_id, None, "local", "solo", 10)
     with stage.database.write() as db:
         meters.raise_to(db, [reading])
         for _ in range(2):

@@ -13,7 +13,7 @@ from control.work import Operation, Schedule, workflow
 from control.workflows.catalogue.cells import cell_of, in_lanes, left_to_the_next_turn
 from storage.billing import meters
 from storage.billing.hourly import owners
-from storage.billing.meters import Reading
+from storage.billing.meters import MeterReading
 from storage.catalogue import cells
 from storage.catalogue.cells import Cell
 from storage.database import now
@@ -56,7 +56,7 @@ def _note(db: Session, cell_id: str, hour: datetime, told: Collection[Answer]) -
     """Of its own instances only: a cell that was taken over makes nobody else pay."""
     known = owners(db, cell_id, [each["instance_id"] for each in told])
     readings = [
-        Reading(one.instance_id, EGRESS, hour, *one[1:], each["bytes_out"])
+        MeterReading(one.instance_id, EGRESS, hour, *one[1:], each["bytes_out"])
         for each in told
         if (one := known.get(each["instance_id"])) is not None
     ]

@@ -10,7 +10,7 @@ from control.policy.months import HOUR, hour_of
 from control.policy.rating import BACKUPS, DOMAINS
 from control.work import Operation, Schedule, workflow
 from storage.billing import hourly, meters
-from storage.billing.meters import Reading
+from storage.billing.meters import MeterReading
 from storage.database import now
 
 HOURS_MAX: Final = 31 * 24
@@ -43,7 +43,7 @@ def hours_due(db: Session, moment: datetime) -> list[datetime]:
     return [begin + number * HOUR for number in range(max(0, (end - begin) // HOUR))]
 
 
-def readings(db: Session, hour: datetime) -> list[Reading]:
+def readings(db: Session, hour: datetime) -> list[MeterReading]:
     of_instances = hourly.backups(db, BACKUPS, hour), hourly.domains(db, DOMAINS, hour)
     return list(chain(*of_instances, hourly.seats(db, hour)))
 
