@@ -84,7 +84,6 @@ def build_services(settings: Settings) -> Services:
             settings.overcommit_cpu, settings.overcommit_memory, settings.overcommit_storage
         ),
         baa=_agreement(settings.baa_text),
-        issuer=_issuer(settings.invoice_issuer),
         leak_report_keys=_leak_report_keys(settings.leak_report_keys),
         rate_limits=settings.rate_limits,
         trusted_proxies=settings.trusted_proxies,
@@ -115,7 +114,8 @@ def build_services(settings: Settings) -> Services:
 
 def _of_areas(settings: Settings) -> dict[str, Any]:
     names = (*WebhookSettings.model_fields, *SsoSettings.model_fields)
-    return {**{name: getattr(settings, name) for name in names}, "prices": _prices(settings)}
+    told = {name: getattr(settings, name) for name in names}
+    return {**told, "prices": _prices(settings), "issuer": _issuer(settings.invoice_issuer)}
 
 
 def _prices(settings: Settings) -> PriceBook:

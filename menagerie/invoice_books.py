@@ -19,7 +19,7 @@ from control.workflows.billing import invoices as work
 from menagerie.credit_grants import text_of
 from menagerie.errors import SettingsError
 from storage.access import organizations
-from storage.billing import invoices
+from storage.billing import customers, invoices
 from storage.billing.invoices import Invoice
 from storage.events import audit
 
@@ -94,8 +94,8 @@ def set_customer(services: Services, org_id: str, given: dict[str, str]) -> str:
         raise SettingsError("; ".join(wrong))
     with services.database.write() as db:
         org = organizations.fetch(db, org_id)
-        details = {**invoices.customer(db, org.id), **given}
-        invoices.set_customer(db, org.id, details)
+        details = {**customers.details_of(db, org.id), **given}
+        customers.describe(db, org.id, details)
         told = {"changed": sorted(given)}
         audit.append(db, org.id, "customer.update", actor_kind="system", target=org.id, detail=told)
     shown = ", ".join(f"{name}: {value}" for name, value in sorted(details.items()))

@@ -17,13 +17,9 @@ from storage.access.sessions import UserSession
 from storage.access.teams import Team, TeamMember
 from storage.access.users import User
 from storage.billing.credit_ledger import Credit, CreditUse
-from storage.billing.invoices import (
-    Customer,
-    Invoice,
-    InvoiceDocument,
-    InvoiceNumber,
-    InvoiceRun,
-)
+from storage.billing.customers import Customer
+from storage.billing.invoice_runs import InvoiceRun
+from storage.billing.invoices import Invoice, InvoiceDocument, InvoiceNumber
 from storage.billing.meters import MeteredHour, MeterEntry
 from storage.billing.plan_spans import PlanSpan
 from storage.billing.programmes import ProgrammeApplication

@@ -14,7 +14,7 @@ from control.policy.issuers import Issuer, Party
 from control.policy.months import Month
 from control.policy.prices import PriceBook
 from storage.access.organizations import Organization
-from storage.billing import credit_ledger, invoices
+from storage.billing import credit_ledger, customers, invoices
 from storage.billing.invoices import Invoice
 from storage.billing.whose import Whose
 from storage.database import now
@@ -108,11 +108,9 @@ def void(db: Session, number_or_id: str, reason: str) -> Invoice:
 
 def customer_of(db: Session, issuer: Issuer, org: Organization) -> Party:
     """As the operator has described it, or by its name, in the issuer's country."""
-    return Party(**{"name": org.name, "country": issuer.party.country, **_known(db, org)})
-
-
-def _known(db: Session, org: Organization) -> dict[str, str]:
-    return invoices.customer(db, org.id)
+    return Party(
+        **{"name": org.name, "country": issuer.party.country, **customers.details_of(db, org.id)}
+    )
 
 
 def _tell(db: Session, invoice: Invoice, action: str, kind: str) -> None:

@@ -11,7 +11,6 @@ from sqlalchemy import BigInteger, ForeignKey, Index, LargeBinary, UniqueConstra
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import identifiers, pages, tenancy
-from storage.access.organizations import Organization
 from storage.columns import Json, Owned, Record, one_of
 from storage.errors import RecordNotFound, StateConflict
 from storage.lookups import by_key
@@ -95,25 +94,6 @@ class InvoiceNumber(Record):
     last: Mapped[int]
 
 
-class InvoiceRun(Record):
-    """How far the invoices of a month are made: of all organizations up to the id `after`."""
-
-    __tablename__ = "invoice_runs"
-
-    month: Mapped[str] = mapped_column(primary_key=True)
-    after: Mapped[str]
-    is_done: Mapped[bool]
-
-
-class Customer(Owned, Record):
-    """How an organization is named on invoices, where the operator knows more than its name."""
-
-    __tablename__ = "customers"
-
-    org_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"), primary_key=True)
-    details: Mapped[dict[str, str]] = mapped_column(Json)
-
-
 def create(db: Session, series: str, **values: Any) -> Invoice:
     """With the next number of the series, which nobody else is given until the commit.
 
@@ -183,33 +163,3 @@ def documents(db: Session, invoice_ids: list[str]) -> set[str]:
     """Those of the invoices that have a document."""
     rows = select(InvoiceDocument.invoice_id)
     return set(db.scalars(rows.where(InvoiceDocument.invoice_id.in_(invoice_ids))))
-
-
-def customer(db: Session, org_id: str) -> dict[str, str]:
-    found = by_key(db, Customer, org_id)
-    return {} if found is None else found.details
-
-
-def set_customer(db: Session, org_id: str, details: dict[str, str]) -> None:
-    found = by_key(db, Customer, org_id, lock=True)
-    if found is None:
-        db.add(Customer(org_id=org_id, details=details))
-    else:
-        found.details = details
-    db.flush()
-
-
-def hold_run(db: Session, month: str) -> InvoiceRun:
-    """How far the month is, held until the commit: whoever makes its invoices takes turns."""
-    found = by_key(db, InvoiceRun, month, lock=True)
-    if found is None:
-        found = InvoiceRun(month=month, after="", is_done=False)
-        db.add(found)
-        db.flush()
-    return found
-
-
-def next_org(db: Session, after: str) -> Organization | None:
-    """The organization that follows, by its id, whether open or closed."""
-    rows = select(Organization).where(Organization.id > after).order_by(Organization.id)
-    return db.scalars(rows.limit(1)).one_or_none()

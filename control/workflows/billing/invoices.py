@@ -16,10 +16,9 @@ from control.services import Services
 from control.work import Operation, Schedule, enqueue, workflow
 from control.workflows.access import mail
 from storage.access import memberships, organizations, users
-from storage.billing import invoices
+from storage.billing import invoice_runs
 from storage.billing.invoices import Invoice, InvoiceDocument
 from storage.database import now
-from storage.lookups import by_key
 
 LETTERS_MAX: Final = 20
 _MEMBERS_MAX: Final = 200
@@ -46,14 +45,14 @@ def finalize_next(services: Services, issuer: Issuer, month: Month) -> bool:
     """
     book = services.settings.prices
     with services.database.read() as db:
-        run = by_key(db, invoices.InvoiceRun, month.name)
+        run = invoice_runs.find(db, month.name)
         if run is not None and run.is_done:
             return False
         after = "" if run is None else run.after
-        org = invoices.next_org(db, after)
+        org = invoice_runs.next_org(db, after)
         drafted = None if org is None else invoicing.draft(db, book, org.id, month)
     with services.database.write() as db:
-        held = invoices.hold_run(db, month.name)
+        held = invoice_runs.hold(db, month.name)
         if held.after != after or held.is_done:
             return not held.is_done  # another worker was first
         if org is None or drafted is None:

@@ -313,6 +313,10 @@ def _postgresql() -> list[str]:
             RETURN NULL;
         END $$
     """
+    return [refuse, count, check, *_postgresql_triggers()]
+
+
+def _postgresql_triggers() -> list[str]:
     changed = f"{_invoice('NEW')} IS DISTINCT FROM {_invoice('OLD')} OR OLD.status <> 'open'"
     refuse_invoice = f"""
         CREATE FUNCTION keep_invoices() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -335,7 +339,7 @@ def _postgresql() -> list[str]:
         ("credit_uses_keep BEFORE UPDATE OR DELETE ON credit_uses", "", "keep_credits"),
     )
     return [
-        *(refuse, count, check, refuse_invoice),
+        refuse_invoice,
         *(
             f"CREATE TRIGGER {begins} FOR EACH ROW {where} EXECUTE FUNCTION {function}()"
             for begins, where, function in triggers
