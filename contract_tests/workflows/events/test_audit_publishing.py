@@ -232,7 +232,7 @@ def test_a_record_that_is_being_published_is_not_missing(
     log.write(6)
     (place,) = log.stage.services.audit_logs
     keep = place.keep
-    read = audit_verify.lines_in
+    read = lines_in
     with monkeypatch.context() as patched:
         patched.setattr(place, "keep", lambda _newest_first: 0)
         log.append()
