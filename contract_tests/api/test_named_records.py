@@ -47,6 +47,10 @@ NO_RECORDS = {
     ("sso_sign_ins.create", "connection_id"): "public: whoever signs in begins with it",
     ("queues.delete_messages", "message_ids"): "numbers within the queue of the path",
     ("queues.archive_messages", "message_ids"): "numbers within the queue of the path",
+    **{
+        (f"audit.{verb}", "request_id"): "of a request, which its client may have named"
+        for verb in ("list", "export")
+    },
     ("enterprise.attach", "org_id"): "needs a session: tried in access/test_enterprise.py",
     ("workload_identities.exchange", "service_account_id"): (
         "alike for all that do not trust the token, which test_workload_tokens.py tries"

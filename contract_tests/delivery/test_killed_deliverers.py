@@ -49,6 +49,7 @@ def counted(outbox: Outbox, endpoint_id: str) -> dict[str, int]:
 
 
 @pytest.mark.nightly
+@pytest.mark.exclusive
 @pytest.mark.timeout(900)
 def test_none_of_ten_thousand_is_lost(
     outbox: Outbox, processes: list[subprocess.Popen[bytes]], tmp_path: Path

@@ -17,8 +17,8 @@ from contract_tests.delivery.receivers import Answering, Received, Receiver
 from contract_tests.workflows.letters import Letters
 from control.webhooks import sending
 from control.webhooks.sending import secret_context
+from storage.events import delivery_lanes, webhook_deliveries, webhook_endpoints
 from storage.events import events as events_storage
-from storage.events import webhook_deliveries, webhook_endpoints
 from storage.events.audit import AuditEntry
 from storage.events.events import Event
 
@@ -220,6 +220,30 @@ def test_one_that_hangs_delays_nobody(outbox: Outbox) -> None:
         # The tenth is given ten seconds.
         assert time.monotonic() - begun < 10
         assert len(hanging.received) == 1
+
+
+def test_one_that_hangs_now_and_then_is_not_among_those_that_never_do(outbox: Outbox) -> None:
+    """By what it has done lately, whatever it did last; else a few could hold all places."""
+    with Receiver() as receiver:
+        endpoint, _ = outbox.endpoint(receiver.url)
+        sound, _ = outbox.endpoint(receiver.url)
+        with outbox.changed(endpoint) as (db, _record, lane):
+            moment = outbox.database.now(db)
+            assert not lane.is_doubtful(moment)
+            lane.note_success(moment, is_slow=True)
+            lane.note_success(moment, is_slow=False)
+            assert lane.is_doubtful(moment)
+            assert not lane.is_doubtful(moment + delivery_lanes.SLOW_FOR)
+        outbox.publish(1)
+        more = {"webhook": delivery_lanes.has_events()}
+        with outbox.database.read() as db:
+            at = outbox.database.now(db)
+            every = delivery_lanes.waiting(db, more, at, 9, with_doubtful=True)
+            assert {each[0]: each[2] for each in every} == {endpoint: True, sound: False}
+            some = delivery_lanes.waiting(db, more, at, 9, with_doubtful=False)
+            assert [each[0] for each in some] == [sound]
+            later = at + delivery_lanes.SLOW_FOR
+            assert len(delivery_lanes.waiting(db, more, later, 9, with_doubtful=False)) == 2
 
 
 def test_one_whose_secret_cannot_be_read_delays_nobody(outbox: Outbox) -> None:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -196,8 +196,9 @@ class Deliverer:
             for lane, batch in read:
                 if batch is None:
                     lane.give_back()
+            moment = now(db)
             return [
-                (_held(lane), self._targets[lane.kind], batch)
+                (_held(lane, moment), self._targets[lane.kind], batch)
                 for lane, batch in read
                 if batch is not None
             ]
@@ -367,5 +368,5 @@ class _Wakeup:
         self._woken.clear()
 
 
-def _held(lane: DeliveryLane) -> LaneHeld:
-    return LaneHeld(lane.id, lane.org_id, lane.lease, lane.failures > 0 or lane.is_slow)
+def _held(lane: DeliveryLane, moment: datetime) -> LaneHeld:
+    return LaneHeld(lane.id, lane.org_id, lane.lease, lane.is_doubtful(moment))

@@ -8,12 +8,17 @@ to that host gets through. Here it is reset.
 What begins with an underscore is httpcore's own, which pyproject.toml holds to one minor version.
 """
 
+import asyncio
 from contextlib import suppress
+from typing import Final
 
 import httpcore
 from h2.errors import ErrorCodes
 from h2.events import DataReceived
 from h2.exceptions import ProtocolError
+
+WRITE_S: Final = 10.0
+"""For what is written at once, at most."""
 
 
 class ResettingPool(httpcore.AsyncConnectionPool):
@@ -50,6 +55,19 @@ class _Connection(httpcore.AsyncHTTPConnection):
 
 
 class _Http2Connection(httpcore.AsyncHTTP2Connection):
+    async def _write_outgoing_data(self, request: httpcore.Request) -> None:
+        """Goes on where the request is given up: half a record of TLS would end the connection."""
+        await asyncio.shield(self._write_whole(request))
+
+    async def _write_whole(self, request: httpcore.Request) -> None:
+        try:
+            async with asyncio.timeout(WRITE_S):
+                await super()._write_outgoing_data(request)
+        except TimeoutError:
+            # Nobody else is to wait for a receiver that does not read.
+            self._connection_error = True
+            raise
+
     async def _response_closed(self, stream_id: int) -> None:
         self._reset(stream_id)
         await super()._response_closed(stream_id)

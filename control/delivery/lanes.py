@@ -130,7 +130,7 @@ def each_apart_if_one_fails(
 ) -> list[Taken]:
     """What `take` gives for these lanes, in one transaction, or in one each where that fails.
 
-    So a lane that cannot be read delays no other. It is set aside, for its owner alone to miss.
+    So a lane that cannot be read delays no other: it alone is set aside.
     """
     try:
         return take(lane_ids)

@@ -98,8 +98,11 @@ class SiemLanes:
         except SealError:
             _log.exception("siem.secrets_unreadable", delivery=batch.delivery_id)
             return Sent(to, is_full, "its secrets cannot be opened by this installation")
-        except Exception:  # noqa: BLE001 -- what libraries make of a target; its owner is to know
-            _log.exception("siem.request_not_made", delivery=batch.delivery_id)
+        except Exception as fault:  # noqa: BLE001 -- what libraries make of a target
+            # Not as an exception: the frames have the secrets.
+            _log.error(
+                "siem.request_not_made", delivery=batch.delivery_id, error=type(fault).__name__
+            )
             return Sent(to, is_full, "no request can be made for this target: replace the delivery")
         headers = request.signed(batch.id, int(time.time()))
         answer = await client.send(request.method, request.place, request.content, headers)

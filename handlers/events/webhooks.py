@@ -60,8 +60,8 @@ def create(call: OrgCall, body: Body) -> Reply:
 
 def update(call: OrgCall, webhook: WebhookEndpoint, body: Body) -> Body:
     _check(call, body)
+    lane = webhook_endpoints.hold(call.db, webhook)
     changes = AuditedChanges.of(webhook, body.keys() & AUDITED)
-    lane = delivery_lanes.fetch(call.db, webhook.id, lock=True)
     for name in body.keys() - {"enabled"}:
         setattr(webhook, name, body[name])
     told = _told(body)
@@ -85,6 +85,8 @@ def delete(call: OrgCall, webhook: WebhookEndpoint) -> Reply:
 def rotate_secret(call: OrgCall, webhook: WebhookEndpoint, body: Body) -> Body:
     overlap_s, secret = body.get("overlap_seconds", 86_400), sending.new_secret()
     context = sending.secret_context(webhook.id)
+    # Of two at once the second replaces the secret of the first, which signs on as the former one.
+    webhook_endpoints.hold(call.db, webhook)
     sealed = call.services.sealer.seal(secret.encode(), context)
     webhook.rotate(sealed, call.now + timedelta(seconds=overlap_s))
     call.audit(target=webhook.id, detail={"overlap_seconds": overlap_s})
@@ -172,7 +174,7 @@ def _url_faults(call: OrgCall, body: Body) -> list[Violation]:
 
 def _lane(call: OrgCall, webhook: WebhookEndpoint) -> delivery_lanes.DeliveryLane:
     """Locked. Raises Conflict where nothing is sent to it."""
-    lane = delivery_lanes.fetch(call.db, webhook.id, lock=True)
+    lane = webhook_endpoints.hold(call.db, webhook)
     if lane.due is None:
         raise Conflict("the webhook endpoint is disabled; enable it first")
     return lane

@@ -14,8 +14,13 @@ from sqlalchemy import BigInteger, ColumnElement, ForeignKey, Index, or_, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage.columns import Owned, Record
+from storage.errors import RecordNotFound
 from storage.events.events import EventCount
 from storage.lookups import by_key
+
+SLOW_FOR: Final = timedelta(minutes=1)
+"""Longer than it takes to hang again: who answers every other time soon would else hang among
+those who do not."""
 
 
 class DeliveryLane(Owned, Record):
@@ -41,6 +46,8 @@ class DeliveryLane(Owned, Record):
     failing_since: Mapped[datetime | None]
     is_slow: Mapped[bool] = mapped_column(default=False)
     """Whether its last answer took long."""
+    slow_until: Mapped[datetime | None]
+    """Until then it counts as slow, however soon it has answered since."""
     taken_at: Mapped[datetime | None]
     lease: Mapped[int] = mapped_column(BigInteger, default=0)
     holder: Mapped[str | None]
@@ -49,12 +56,23 @@ class DeliveryLane(Owned, Record):
     def note_success(self, now: datetime, *, is_slow: bool) -> None:
         if self.failures and self.due is not None:
             self.due = now
-        self.failures, self.failing_since, self.is_slow = 0, None, is_slow
+        self.failures, self.failing_since = 0, None
+        self._note_speed(now, is_slow)
 
     def note_failure(self, now: datetime, *, is_slow: bool) -> None:
         self.failures += 1
         self.failing_since = self.failing_since or now
+        self._note_speed(now, is_slow)
+
+    def is_doubtful(self, now: datetime) -> bool:
+        """Its last attempt failed, or one took long lately: it may hold its place for long."""
+        lately = self.slow_until is not None and self.slow_until > now
+        return self.failures > 0 or self.is_slow or lately
+
+    def _note_speed(self, now: datetime, is_slow: bool) -> None:
         self.is_slow = is_slow
+        if is_slow:
+            self.slow_until = now + SLOW_FOR
 
     def try_again_at(self, moment: datetime) -> None:
         """A delivery of it is due then."""
@@ -84,8 +102,10 @@ class LaneHeld:
     is_doubtful: bool
 
 
-DOUBTFUL: Final = or_(DeliveryLane.failures > 0, DeliveryLane.is_slow)
-"""Its last attempt failed or took long, so it holds its place for long."""
+def _is_doubtful(now: datetime) -> ColumnElement[bool]:
+    """As `DeliveryLane.is_doubtful`."""
+    lately = DeliveryLane.slow_until.is_not(None) & (DeliveryLane.slow_until > now)
+    return or_(DeliveryLane.failures > 0, DeliveryLane.is_slow, lately)
 
 
 def create(
@@ -98,7 +118,9 @@ def create(
 
 def fetch(db: Session, lane_id: str, *, lock: bool = False) -> DeliveryLane:
     found = by_key(db, DeliveryLane, lane_id, lock=lock)
-    assert found is not None, "each receiver has one"
+    if found is None:
+        # Each receiver has one, so that one was deleted since it was read.
+        raise RecordNotFound("not found: it was deleted a moment ago")
     return found
 
 
@@ -123,11 +145,12 @@ def waiting(
     taken longest ago comes first.
     """
     free = or_(DeliveryLane.leased_until.is_(None), DeliveryLane.leased_until <= now)
-    rows = select(DeliveryLane.id, DeliveryLane.org_id, DOUBTFUL).where(
+    doubtful = _is_doubtful(now)
+    rows = select(DeliveryLane.id, DeliveryLane.org_id, doubtful).where(
         DeliveryLane.due <= now, free, _has_more(more)
     )
     if not with_doubtful:
-        rows = rows.where(~DOUBTFUL)
+        rows = rows.where(~doubtful)
     if busy:
         rows = rows.where(DeliveryLane.org_id.not_in(busy))
     rows = rows.order_by(DeliveryLane.taken_at.asc().nulls_first()).limit(limit)

@@ -92,6 +92,13 @@ def fetch(db: Session, org_id: str, endpoint_id: str, *, lock: bool = False) -> 
     return found
 
 
+def hold(db: Session, endpoint: WebhookEndpoint) -> DeliveryLane:
+    """Until the commit, as it is by now; its lane, which everybody locks first."""
+    lane = delivery_lanes.fetch(db, endpoint.id, lock=True)
+    fetch(db, endpoint.org_id, endpoint.id, lock=True)
+    return lane
+
+
 def find(db: Session, endpoint_id: str) -> WebhookEndpoint | None:
     """Of whatever organization; for a session of the service itself."""
     return by_key(db, WebhookEndpoint, endpoint_id)

@@ -93,6 +93,14 @@ def test_a_bucket_has_no_signing_secret_and_shows_no_key(house: House, tenant: T
     assert entry["detail"] == told
 
 
+@pytest.mark.every_database
+def test_of_several_deletions_at_once_one_deletes(house: House, tenant: Tenant) -> None:
+    one = f"{path(tenant)}/{made(house, tenant)['id']}"
+    asked: list[tuple[Any, ...]] = [("DELETE", one, tenant.key, {}) for _ in range(6)]
+    statuses = sorted(each.status_code for each in house.together(*asked))
+    assert statuses == [204, *[404] * 5]
+
+
 def test_it_is_disabled_and_enabled(house: House, tenant: Tenant) -> None:
     one = made(house, tenant)
     for _ in range(2):

@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from contract_tests.api.harness import House, Tenant
+from control.webhooks import sending
 from storage.events import delivery_lanes, events, webhook_deliveries
 from storage.events.webhook_deliveries import WebhookDelivery
+from storage.events.webhook_endpoints import WebhookEndpoint
 
 URL = "https://hooks.example.com/databases"
 
@@ -46,6 +48,36 @@ def delivered(house: House, webhook: dict[str, Any], status: str, kind: str = "x
         }
         webhook_deliveries.insert_all(db, [row])
     return str(row["id"])
+
+
+@pytest.mark.every_database
+def test_each_of_several_rotations_at_once_has_its_time(house: House) -> None:
+    tenant = house.tenant()
+    webhook = made(house, tenant)
+    path = f"{tenant.path}/webhooks/{webhook['id']}/actions/rotate-secret"
+    asked: list[tuple[Any, ...]] = [
+        ("POST", path, owner(house, tenant), {"json": {}}) for _ in range(6)
+    ]
+    answers = house.together(*asked)
+    assert {each.status_code for each in answers} == {200}
+    shown = {each.json()["secret"] for each in answers}
+    with house.database.read() as db:
+        endpoint = db.get_one(WebhookEndpoint, webhook["id"])
+        sealed = endpoint.sealed(house.database.now(db))
+    context = sending.secret_context(webhook["id"])
+    signing = [house.services.sealer.open(each, context).decode() for each in sealed]
+    assert len({*signing}) == 2
+    assert shown.issuperset(signing), "the one before the last, and not the oldest"
+
+
+@pytest.mark.every_database
+def test_of_several_deletions_at_once_one_deletes(house: House) -> None:
+    tenant = house.tenant()
+    webhook = made(house, tenant)
+    path = f"{tenant.path}/webhooks/{webhook['id']}"
+    asked: list[tuple[Any, ...]] = [("DELETE", path, owner(house, tenant), {}) for _ in range(6)]
+    statuses = sorted(each.status_code for each in house.together(*asked))
+    assert statuses == [204, *[404] * 5]
 
 
 def test_an_endpoint_is_registered_shown_changed_and_deleted(house: House) -> None:

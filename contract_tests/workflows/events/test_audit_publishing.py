@@ -1,7 +1,7 @@
 """The audit log is sealed and published by itself; whatever is done to it afterwards is found."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -223,33 +223,6 @@ def test_a_number_given_by_somebody_else_holds_up_no_other_organization(log: Log
     assert (other.verified().unsealed, other.findings()) == (0, [])
     assert log.verified().unsealed == 1
     assert any("the head is at entry 6" in each for each in log.findings())
-
-
-def test_a_record_that_is_being_published_is_not_missing(
-    log: Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is committed first, and written to the log then: as it is verified in between."""
-    log.write(6)
-    (place,) = log.stage.services.audit_logs
-    keep = place.keep
-    read = audit_verify.lines_in
-    with monkeypatch.context() as patched:
-        patched.setattr(place, "keep", lambda _newest_first: 0)
-        log.append()
-        log.run("audit.seal")
-        log.run("audit.publish")
-    looked: list[Path] = []
-
-    def read_and_then_published(path: Path) -> Iterator[str]:
-        looked.append(path)
-        yield from read(path)
-        with log.stage.database.read() as db:
-            keep(audit_publications.newest_first(db))
-
-    monkeypatch.setattr(audit_verify, "lines_in", read_and_then_published)
-    found = log.verified()
-    assert found.findings == []
-    assert len(looked) == 2
 
 
 def test_what_is_done_to_the_signed_log_is_found(log: Log) -> None:
