@@ -65,6 +65,11 @@ def not_for_us() -> Made:
         ("text that turns round", {"groups": ["a\u202eb"]}, "attribute_refused"),
     ):
         yield name, xml(good(**said)), reason
+
+
+@makes
+def responses_not_for_us() -> Made:
+    """Around an assertion that is right."""
     for name, said, reason in (
         ("another destination", {"destination": "https://other.example/acs"}, "destination_wrong"),
         ("another issuer's response", {"issuer": "https://evil.example"}, "issuer_wrong"),
