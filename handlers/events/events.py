@@ -107,27 +107,23 @@ def _place(call: OrgCall, parameter: str, event_id: str) -> int:
 def _following(
     instance_id: str | None, kinds: Kinds, call: OrgCall, at: StreamPlace
 ) -> tuple[str, StreamPlace, bool]:
-    seq = at.seq
     # Before what is found: of what is committed in between, nothing is passed over.
     newest, _ = events.newest(call.db, call.org.id)
-    found = events.after(
-        call.db,
-        call.org.id,
-        seq,
-        scope=call.scope,
-        limit=PAGE,
-        instance_id=instance_id,
-        kinds=kinds,
-    )
+    of: dict[str, Any] = {"scope": call.scope, "instance_id": instance_id, "kinds": kinds}
+    found = events.after(call.db, call.org.id, at.seq, limit=PAGE, **of)
     text = "".join(map(_sent, found))
     if len(found) == PAGE:
         return text, StreamPlace(found[-1].seq), True
     # What is of no concern here is not read through again at each look.
-    reached = max(seq, newest, found[-1].seq if found else 0)
-    is_far = at.is_begin or seq // TOLD_EVERY != reached // TOLD_EVERY
-    if reached > (found[-1].seq if found else seq) and is_far:
-        text += _reached(reached)
-    return text, StreamPlace(reached), False
+    sent = found[-1].seq if found else at.seq
+    reached = max(sent, newest)
+    return text + _passed(at, sent, reached), StreamPlace(reached), False
+
+
+def _passed(at: StreamPlace, sent: int, reached: int) -> str:
+    """Where a stream that has just begun, or has passed many events, has come to."""
+    is_far = at.is_begin or at.seq // TOLD_EVERY != reached // TOLD_EVERY
+    return _reached(reached) if reached > sent and is_far else ""
 
 
 def _reached(seq: int) -> str:
