@@ -27,7 +27,7 @@ from storage.events import audit, audit_chain, audit_publications
 from storage.events.audit import AuditEntry
 from storage.events.audit_chain import NOTHING, AuditHead
 
-UNDER_WAY_S: Final = 2.0
+WRITTEN_WITHIN_S: Final = 2.0
 """So long is waited for records that the database has and the end of the log has not."""
 _PAGE: Final = 1_000
 _BEFORE_ALL: Final = -(2**62)
@@ -129,14 +129,14 @@ def _written_late(path: Path, log: CheckedLog, published: Mapping[int, str]) -> 
 
     A record is committed before it is written to the log, so it may have been under way.
     """
-    ends_at, last = time.monotonic() + UNDER_WAY_S, max(log.hashes, default=0)
+    ends_at, last = time.monotonic() + WRITTEN_WITHIN_S, max(log.hashes, default=0)
     newest = {number: hashed for number, hashed in published.items() if number > last}
     while newest:
         known = {hash_of(line) for line in (lines_in(path) if path.exists() else ())}
         late = {number for number, hashed in newest.items() if hashed in known}
         if len(late) == len(newest) or time.monotonic() > ends_at:
             return late
-        time.sleep(UNDER_WAY_S / 20)
+        time.sleep(WRITTEN_WITHIN_S / 20)
     return set()
 
 

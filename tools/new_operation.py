@@ -68,7 +68,9 @@ class Skeleton:
             raise Refused(f"openapi.yaml has an operation at {self.method} {path} already")
         self._load()
         self.parameters = {
-            one["name"]: name for name, one in whole["components"]["parameters"].items()
+            one["name"]: name
+            for name, one in whole["components"]["parameters"].items()
+            if one["in"] == "path"
         }
         unknown = [one for one in PARAMETER.findall(path) if one not in self.parameters]
         if unknown:

@@ -108,14 +108,15 @@ def _following(
     if len(found) == PAGE:
         return text, StreamPlace(found[-1].seq), True
     # What is of no concern here is not read through again at each look.
-    sent_to = found[-1].seq if found else at.seq
-    reached = max(at.seq, newest, sent_to)
+    sent = found[-1].seq if found else at.seq
+    reached = max(sent, newest)
+    return text + _passed(at, sent, reached), StreamPlace(reached), False
+
+
+def _passed(at: StreamPlace, sent: int, reached: int) -> str:
+    """Where a stream that has just begun, or has passed many events, has come to."""
     is_far = at.is_begin or at.seq // TOLD_EVERY != reached // TOLD_EVERY
-    return (
-        text + (_reached(reached) if is_far and reached > sent_to else ""),
-        StreamPlace(reached),
-        False,
-    )
+    return _reached(reached) if reached > sent and is_far else ""
 
 
 def _reached(seq: int) -> str:
