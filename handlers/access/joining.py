@@ -22,8 +22,7 @@ def join(call: Call, invite: Invite, user: User) -> Organization:
             code="wrong_email",
         )
     org = check_open(call, invite)
-    session = call.caller.session if call.caller else None
-    demands.refuse_joining(org, user, session, call.services.settings.base_url)
+    _refuse_other_ways(call, org, user)
     if memberships.find(call.db, org.id, user.id) is not None:
         raise Conflict("you are a member of this organization already", code="already_member")
     memberships.create(call.db, org.id, user.id, invite.role)
@@ -33,6 +32,12 @@ def join(call: Call, invite: Invite, user: User) -> Organization:
     # Whoever has the token has read what was sent to this address.
     user.verify(user.email, user.email_verified_at or call.now)
     return org
+
+
+def _refuse_other_ways(call: Call, org: Organization, user: User) -> None:
+    """Whom the organization wants to come by single sign-on comes by nothing else."""
+    session = call.caller.session if call.caller else None
+    demands.refuse_joining(org, user, session, call.services.settings.base_url)
 
 
 def tell_of_owner(call: Call, org: Organization, user: User) -> None:
