@@ -100,14 +100,9 @@ def build_services(settings: Settings) -> Services:
         cells=HttpCells(signer),
         resolver=DnsResolver(settings.dns_servers),
         issuers=HttpIssuers(),
-        providers=GuardedProviders(
-            Reach(settings.sso_insecure_localhost, settings.sso_allowed_networks),
-            partial(DnsNames, settings.dns_servers),
-        ),
+        providers=_providers(settings),
         mailer=mailer_of(settings.mail_url, settings.mail_sender, folder_in(settings.root)),
-        breaches=BreachedPasswords(
-            Path(settings.breached_passwords_file) if settings.breached_passwords_file else None
-        ),
+        breaches=_breaches(settings),
         audit_logs=audit_logs.places_of(settings),
     )
 
@@ -127,6 +122,16 @@ def _prices(settings: Settings) -> PriceBook:
 
 def _issuer(path: str) -> Issuer | None:
     return issuers.read(Path(path).read_text(encoding="utf-8")) if path else None
+
+
+def _providers(settings: Settings) -> GuardedProviders:
+    reach = Reach(settings.sso_insecure_localhost, settings.sso_allowed_networks)
+    return GuardedProviders(reach, partial(DnsNames, settings.dns_servers))
+
+
+def _breaches(settings: Settings) -> BreachedPasswords:
+    path = settings.breached_passwords_file
+    return BreachedPasswords(Path(path) if path else None)
 
 
 def _agreement(path: str) -> Agreement:

@@ -62,18 +62,20 @@ def new(call: OrgCall, body: Body, asked: Discovered | SamlSettings | None) -> S
         highest_role=highest_role(call),
         created_by=call.caller.id,
     )
-    sealer = call.services.sealer
-    if made.kind == "saml":
-        made.status = "pending_verification"
-        made.settings, made.secrets_sealed = connecting.new_settings(
-            made.id, body["saml"], sealer, call.now
-        )
-    else:
-        made.status = "active"
-        made.settings = {"scopes": list(records.SCOPES)}
-        _change_client(call, made, body["oidc"])
+    _set_up(call, made, body)
     became_known(call, made, asked)
     return made
+
+
+def _set_up(call: OrgCall, made: SsoConnection, body: Body) -> None:
+    if made.kind == "saml":
+        sealer = call.services.sealer
+        made.status = "pending_verification"
+        new = connecting.new_settings(made.id, body["saml"], sealer, call.now)
+        made.settings, made.secrets_sealed = new
+        return
+    made.status, made.settings = "active", {"scopes": list(records.SCOPES)}
+    _change_client(call, made, body["oidc"])
 
 
 def change(

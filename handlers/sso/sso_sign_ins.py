@@ -10,6 +10,7 @@ from control.boundary.addresses import rate_key
 from control.sealing import SealError
 from control.sso.oidc import records
 from control.sso.oidc import sign_ins as oidc
+from control.sso.oidc.records import OidcClient
 from control.sso.oidc.sign_ins import Begun
 from control.sso.questions import Completed
 from control.sso.saml import connecting
@@ -58,8 +59,20 @@ def _refuse_shut(call: Call, connection: SsoConnection) -> None:
 
 
 def _begin_oidc(call: Call, connection: SsoConnection, login_hint: str | None) -> Begun:
+    sealer = call.services.sealer
+    return oidc.begin(
+        _client(call, connection),
+        sealer,
+        redirect_to=oidc.redirect_uri(call.services.settings.base_url),
+        place=rate_key(call.ip),
+        login_hint=login_hint,
+        now=call.now,
+    )
+
+
+def _client(call: Call, connection: SsoConnection) -> OidcClient:
     try:
-        client = records.client_of(connection, call.services.sealer)
+        return records.client_of(connection, call.services.sealer)
     except SealError:
         _log.exception("sso.secret_unreadable", connection=connection.id)
         raise Conflict(
@@ -67,14 +80,6 @@ def _begin_oidc(call: Call, connection: SsoConnection, login_hint: str | None) -
             " administrator has to set it again",
             code="sso_secret_unreadable",
         ) from None
-    return oidc.begin(
-        client,
-        call.services.sealer,
-        redirect_to=oidc.redirect_uri(call.services.settings.base_url),
-        place=rate_key(call.ip),
-        login_hint=login_hint,
-        now=call.now,
-    )
 
 
 def _begin_saml(call: Call, connection: SsoConnection) -> Begun:
