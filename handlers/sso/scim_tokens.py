@@ -27,16 +27,10 @@ def create(call: OwnerCall, body: Body) -> Reply:
     held = scim_tokens.count(call.db, call.org.id, call.now)
     refuse(quotas.check_one_more_scim_token(held))
     token = identity.new_scim_token()
-    made = scim_tokens.create(
-        call.db,
-        call.org.id,
-        name=body["name"],
-        prefix=token.prefix,
-        token_hash=token.sha256,
-        default_role=body["default_role"],
-        created_by=call.caller.user.id,
-        expires_at=expires_at,
-    )
+    kept = {"prefix": token.prefix, "token_hash": token.sha256}
+    given = {name: body[name] for name in ("name", "default_role")}
+    by = {"created_by": call.caller.user.id}
+    made = scim_tokens.create(call.db, call.org.id, **kept, **given, **by, expires_at=expires_at)
     call.audit(target=made.id, detail={"name": made.name, "default_role": made.default_role})
     return Reply.created({**scim_views.token(made), "token": token.secret})
 
