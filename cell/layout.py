@@ -59,7 +59,7 @@ class Layout:
         for directory in (home, home / "run", opened / "run", opened / "instances"):
             directory.mkdir(parents=True, exist_ok=True)
             directory.chmod(PASSABLE)
-        for written_by_gateway in ("activity", "egress"):
+        for written_by_gateway in ("activity", "egress", "sent"):
             (home / written_by_gateway).mkdir(mode=0o700, exist_ok=True)
         sockets = opened / "run"
         if len(os.fsencode(sockets)) > SOCKET_DIRECTORY_BYTES_MAX:
@@ -139,6 +139,10 @@ class Layout:
     @property
     def egress(self) -> Path:
         return self.home / "egress"
+
+    @property
+    def sent(self) -> Path:
+        return self.home / "sent"
 
     @property
     def instances(self) -> Path:

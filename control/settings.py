@@ -4,7 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from control.policy.agreements import Agreement, template
+from control.policy.issuers import Issuer
 from control.policy.placement import Overcommit
+from control.policy.price_lists import packaged
+from control.policy.prices import PriceBook
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,9 @@ class ControlSettings:
     overcommit: Overcommit = field(default_factory=Overcommit)
     rates: RateLimits = field(default_factory=RateLimits)
     baa: Agreement = field(default_factory=template)
+    prices: PriceBook = field(default_factory=packaged)
+    # Without one, no invoices are made.
+    issuer: Issuer | None = None
     # Public keys (PEM) of those who may report leaked API keys, by their identifiers.
     leak_report_keys: Mapping[str, str] = field(default_factory=dict)
     # CIDRs whose X-Forwarded-For is believed.

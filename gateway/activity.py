@@ -3,7 +3,7 @@
 import contextlib
 import os
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -122,6 +122,12 @@ class Activity:
         for instance_id in [i for i in self._instances if i not in instance_ids]:
             if not self._instances[instance_id].open:
                 del self._instances[instance_id]
+
+    def totals(self) -> Iterator[tuple[str, int]]:
+        """What the connections of each instance have sent out since this worker began."""
+        for instance_id, traffic in self._instances.items():
+            traffic.look()
+            yield instance_id, traffic.bytes_out
 
     def write(self) -> bool:
         """True where something had changed since the last time."""

@@ -18,6 +18,7 @@ from gateway.egress import EgressReports
 from gateway.listening import Entry, Listening
 from gateway.protocols.interface import GatewayProtocol
 from gateway.routes import Routes
+from gateway.sent_bytes import SentBytes
 from gateway.settings import GatewaySettings
 from gateway.shared import Shared
 from gateway.slots import Slots
@@ -46,6 +47,7 @@ class GatewayWorker:
         home = settings.cell_home
         loop = asyncio.get_running_loop()
         self._egress = EgressReports(home / "egress")
+        self._sent = SentBytes(home / "sent")
         self._settings = settings
         self._listeners = listeners
         self._protocols = protocols
@@ -171,6 +173,7 @@ class GatewayWorker:
 
     def _write_egress(self) -> None:
         self._egress.write(self._shared.activity.open_of)
+        self._sent.write(self._shared.activity.totals())
 
     def _report(self) -> None:
         if self._shared.refused:

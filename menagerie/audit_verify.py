@@ -12,7 +12,7 @@ import orjson
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from control.events import audit_csv, audit_log_check, audit_records
+from control.events import audit_csv, audit_log_check, audit_records, spreadsheet_cells
 from control.events.audit_checks import ChainCheck, KnownHead, signed
 from control.events.audit_log_check import CheckedLog
 from menagerie import keys
@@ -217,7 +217,7 @@ def _rows(files: Iterable[Path], org_id: str) -> list[dict[str, Any]]:
 
 
 def _members(row: dict[str, str], org_id: str) -> dict[str, Any]:
-    given = {name: audit_csv.unescaped(row[name] or "") for name in audit_csv.COLUMNS}
+    given = {name: spreadsheet_cells.unescaped(row[name] or "") for name in audit_csv.COLUMNS}
     if datetime.fromisoformat(given["time"]).tzinfo is None:
         raise ValueError(f"the time {given['time']} has no zone")
     seq = int(given["seq"]) if given["seq"] else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ from clients.cli.output import OutputOption
 from clients.source import SHIPPED
 from menagerie import contract
 from menagerie.audit_commands import audit_verify
+from menagerie.billing_commands import COMMANDS as BILLING_COMMANDS
 from menagerie.credit_commands import COMMANDS as CREDIT_COMMANDS
 from menagerie.recovery.commands import backup, recover
 from menagerie.refusals import unusable
@@ -373,8 +375,13 @@ COMMANDS = (
 def register(app: typer.Typer) -> None:
     """Put the server's commands beside those of `app`, and its document at their hands."""
     SHIPPED.set(contract.shipped())
-    for name, command in {"audit verify": audit_verify, **CREDIT_COMMANDS}.items():
-        app.command(name, rich_help_panel="Server")(command)
+    named: dict[str, Callable[..., None]] = {
+        "audit verify": audit_verify,
+        **CREDIT_COMMANDS,
+        **BILLING_COMMANDS,
+    }
+    for name, server_command in named.items():
+        app.command(name, rich_help_panel="Server")(server_command)
     for command in COMMANDS:
         shown = "Example" in (command.__doc__ or "")
         epilog = None if shown else f"Example: menagerie {command.__name__.replace('_', '-')}"

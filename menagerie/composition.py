@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from control.boundary import check_document, make_boundary
@@ -11,9 +12,13 @@ from control.boundary.rates import make_limiter
 from control.cells.http_cells import HttpCells
 from control.cells.signing import Signer
 from control.mail import mailer_of
+from control.policy import issuers, price_lists
 from control.policy.agreements import Agreement, template
+from control.policy.issuers import Issuer
 from control.policy.leak_reports import read_keys
 from control.policy.placement import Overcommit
+from control.policy.price_lists import packaged
+from control.policy.prices import PriceBook
 from control.sealing import Sealer
 from control.services import Services
 from control.settings import ControlSettings
@@ -62,7 +67,7 @@ def build_services(settings: Settings) -> Services:
         stream_ttl_s=settings.stream_ttl_s,
         audit_kept_days=settings.audit_kept_days,
         events_kept_days=settings.events_kept_days,
-        **{name: getattr(settings, name) for name in WebhookSettings.model_fields},
+        **_of_areas(settings),
         idle_pause_s=settings.idle_pause_s,
         rotation_overlap_s=settings.rotation_overlap_s,
         overcommit=Overcommit(
@@ -91,6 +96,23 @@ def build_services(settings: Settings) -> Services:
         ),
         audit_logs=audit_logs.places_of(settings),
     )
+
+
+def _of_areas(settings: Settings) -> dict[str, Any]:
+    of_webhooks = {name: getattr(settings, name) for name in WebhookSettings.model_fields}
+    issuer = _issuer(settings.invoice_issuer)
+    return {**of_webhooks, "prices": _prices(settings), "issuer": issuer}
+
+
+def _prices(settings: Settings) -> PriceBook:
+    if settings.money == "off":
+        return price_lists.free()
+    path = settings.price_list
+    return price_lists.read(Path(path).read_text(encoding="utf-8")) if path else packaged()
+
+
+def _issuer(path: str) -> Issuer | None:
+    return issuers.read(Path(path).read_text(encoding="utf-8")) if path else None
 
 
 def _agreement(path: str) -> Agreement:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -49,7 +49,7 @@ def credits_grant(
 
     Example: menagerie credits grant org_01JD7QK3V8Y2M4N6P8R0S2T4V6 50 --reason "for the outage"
     """
-    with _deciding("credits grant", home) as services:
+    with deciding("credits grant", home) as services:
         from menagerie import credit_grants  # noqa: PLC0415 -- keeps --help quick
 
         told = credit_grants.grant(
@@ -72,7 +72,7 @@ def programmes_list(
     """
     from clients.cli.output import show  # noqa: PLC0415 -- keeps --help quick
 
-    with _deciding("programmes list", home) as services:
+    with deciding("programmes list", home) as services:
         from menagerie import credit_grants  # noqa: PLC0415 -- as above
 
         found = credit_grants.applications(services, None if status == "all" else status)
@@ -91,7 +91,7 @@ def programmes_approve(
 
     Example: menagerie programmes approve papp_01JD7QK3V8Y2M4N6P8R0S2T4V6 --amount 2500
     """
-    with _deciding("programmes approve", home) as services:
+    with deciding("programmes approve", home) as services:
         from menagerie import credit_grants  # noqa: PLC0415 -- as above
 
         told = credit_grants.approve(services, application, amount, months)
@@ -107,7 +107,7 @@ def programmes_decline(
 
     Example: menagerie programmes decline papp_01JD7QK3V8Y2M4N6P8R0S2T4V6 --note "no license"
     """
-    with _deciding("programmes decline", home) as services:
+    with deciding("programmes decline", home) as services:
         from menagerie import credit_grants  # noqa: PLC0415 -- as above
 
         told = credit_grants.decline(services, application, note)
@@ -115,7 +115,7 @@ def programmes_decline(
 
 
 @contextmanager
-def _deciding(command: str, home: Path | None) -> Iterator[Services]:
+def deciding(command: str, home: Path | None) -> Iterator[Services]:
     """The services of the home; what is refused ends the command with a line and status 1."""
     with unusable(command):
         from menagerie.composition import build_services  # noqa: PLC0415 -- as above
@@ -135,7 +135,7 @@ def _deciding(command: str, home: Path | None) -> Iterator[Services]:
             raise typer.Exit(1) from None
 
 
-COMMANDS = {
+COMMANDS: dict[str, Callable[..., None]] = {
     "credits grant": credits_grant,
     "programmes list": programmes_list,
     "programmes approve": programmes_approve,

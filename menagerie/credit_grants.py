@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from control.billing import deciding, granting
 from control.events.envelope import timestamp
-from control.mail.billing_letters import amount as shown
 from control.policy.credits import GRANT_CENTS_MAX
+from control.policy.prices import amount as shown
 from control.services import Services
 from menagerie.errors import SettingsError
 from storage import identifiers
@@ -30,6 +30,7 @@ def grant(
 ) -> str:
     """Raises SettingsError for an amount or a text that is none, and as storage does."""
     cents, reason = cents_of(amount), text_of("reason", reason)
+    currency = services.settings.prices.currency
     named = f"reference:{org_id}:{text_of('reference', reference)}" if reference else None
     with services.database.write() as db:
         org = organizations.fetch(db, org_id)
@@ -38,12 +39,13 @@ def grant(
             org.id,
             "granted",
             cents,
+            currency,
             reason=reason,
             source=named or identifiers.new("grant_"),
             months=months,
         )
         until = "for ever" if made.expires_at is None else f"until {timestamp(made.expires_at)}"
-    return f"{made.id}: {shown(cents)} of credit for {org.id}, {until}"
+    return f"{made.id}: {shown(cents, currency)} of credit for {org.id}, {until}"
 
 
 def applications(services: Services, status: str | None) -> list[dict[str, Any]]:
@@ -73,7 +75,7 @@ def cents_of(amount: str) -> int:
     if len(rest) > _DECIMALS or not (cents := int(whole) * 100 + int(rest.ljust(2, "0"))) > 0:
         raise SettingsError(f"{amount!r} must be at least 0.01, with at most two decimals")
     if cents > GRANT_CENTS_MAX:
-        raise SettingsError(f"{amount!r} must be at most {shown(GRANT_CENTS_MAX)}")
+        raise SettingsError(f"{amount!r} must be at most {GRANT_CENTS_MAX // 100:,}")
     return cents
 
 

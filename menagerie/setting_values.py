@@ -134,6 +134,18 @@ def check_public_keys(path: Path) -> None:
     _check_file(path, read_keys)
 
 
+def check_price_list(path: Path) -> None:
+    from control.policy import price_lists  # noqa: PLC0415 -- see above
+
+    _check_file(path, price_lists.read)
+
+
+def check_invoice_issuer(path: Path) -> None:
+    from control.policy import issuers  # noqa: PLC0415 -- see above
+
+    _check_file(path, issuers.read)
+
+
 def _check_file(path: Path, read: Callable[[str], object]) -> None:
     """Said at the start, with the name of the file."""
     try:

@@ -6,11 +6,13 @@ from pydantic import Field, field_validator
 from pydantic_settings import NoDecode
 
 from menagerie import setting_values
+from menagerie.billing_settings import BillingSettings
+from menagerie.invoice_settings import InvoiceSettings
 from menagerie.monitoring_settings import MonitoringSettings
 from menagerie.webhook_settings import WebhookSettings
 
 
-class WorkloadSettings(WebhookSettings, MonitoringSettings):
+class WorkloadSettings(BillingSettings, InvoiceSettings, WebhookSettings, MonitoringSettings):
     oidc_issuers: Annotated[tuple[str, ...], NoDecode] = Field(
         ("https://token.actions.githubusercontent.com", "https://gitlab.com"),
         description="issuers of OIDC tokens that organizations can trust; empty: none",

@@ -30,6 +30,7 @@ SENTENCES: Final = {
     "programme_applications.org_id, programme_applications.programme": (
         "an application for this program is pending or approved already"
     ),
+    "invoices.org_id, invoices.month": "the invoice of this month is made already",
     "referral_codes.org_id": "the organization has a referral code already",
     "referrals.referred_org_id": "the organization was referred already",
     "projects.org_id, projects.slug": "a project with this slug already exists",
@@ -60,6 +61,7 @@ CONSTRAINTS: Final = {
     "ix_programme_applications_in_force": (
         "programme_applications.org_id, programme_applications.programme"
     ),
+    "uq_invoices_org_id_month": "invoices.org_id, invoices.month",
     "pk_referral_codes": "referral_codes.org_id",
     "uq_referrals_referred_org_id": "referrals.referred_org_id",
     "uq_projects_org_id_slug": "projects.org_id, projects.slug",

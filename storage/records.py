@@ -17,8 +17,14 @@ from storage.access.sessions import UserSession
 from storage.access.teams import Team, TeamMember
 from storage.access.users import User
 from storage.billing.credit_ledger import Credit, CreditUse
+from storage.billing.customers import Customer
+from storage.billing.invoice_runs import InvoiceRun
+from storage.billing.invoices import Invoice, InvoiceDocument, InvoiceNumber
+from storage.billing.meters import MeteredHour, MeterEntry
+from storage.billing.plan_spans import PlanSpan
 from storage.billing.programmes import ProgrammeApplication
 from storage.billing.referrals import Referral, ReferralCode
+from storage.billing.spending_notices import SpendingNotice
 from storage.catalogue.cells import Cell
 from storage.columns import Record
 from storage.data.backup_copies import CopyStatus
@@ -75,6 +81,7 @@ __all__ = [
     "Credit",
     "CreditUse",
     "CustomRole",
+    "Customer",
     "DeliveryLane",
     "Domain",
     "EgressCount",
@@ -84,14 +91,21 @@ __all__ = [
     "EventCount",
     "Instance",
     "Invite",
+    "Invoice",
+    "InvoiceDocument",
+    "InvoiceNumber",
+    "InvoiceRun",
     "KeyLeak",
     "Membership",
+    "MeterEntry",
+    "MeteredHour",
     "Migration",
     "Network",
     "OidcIssuer",
     "OneTimeUrl",
     "Organization",
     "Passkey",
+    "PlanSpan",
     "ProgrammeApplication",
     "Project",
     "ProjectMember",
@@ -110,6 +124,7 @@ __all__ = [
     "Sample",
     "ServiceAccount",
     "SiemDelivery",
+    "SpendingNotice",
     "SupportGrant",
     "Team",
     "TeamMember",

@@ -32,7 +32,9 @@ The second also makes notes.get, a GET of the same path, where there is none yet
 _NAME: Final = re.compile(r"([a-z][a-z0-9_]*)\.([a-z][a-z0-9_]*)")
 _SUCCESSES: Final = {"POST": "201", "DELETE": "204"}
 # As elsewhere in the house; one without operations has no file yet.
-_AREAS: Final = ("access", "billing", "catalogue", "data", "events", "instances", "network")
+_AREAS: Final = (
+    *("access", "billing", "catalogue", "data", "events", "growth", "instances", "network"),
+)
 _BODIES: Final = frozenset({"POST", "PUT", "PATCH"})
 
 

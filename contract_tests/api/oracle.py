@@ -16,8 +16,16 @@ from specserver import Document
 DOCUMENT = Path(__file__).resolve().parents[2] / "openapi.yaml"
 _REFUSALS = range(400, 500)
 _JSON = ("application/json", "application/problem+json")
+
+
+def _octets(content: bytes) -> str:
+    """As a text, a character for each."""
+    return content.decode("latin-1")
+
+
 _READ = {
     "application/openmetrics-text": bytes.decode,
+    "application/pdf": _octets,
     "application/problem+json": json.loads,
     "application/x-pem-file": bytes.decode,
     "text/csv": bytes.decode,

@@ -28,6 +28,8 @@ NEVER = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 """The rest of an id that nothing ever had."""
 NO_INVITE = "mi_" + "0" * 49
 """The token of no invite."""
+NO_INVOICE = f"invoice_{NEVER}.1.forged"
+"""The token of a link to no invoice."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,7 @@ class Estate:
             "operation": "instances.get",
             "subsidiary_id": self.subsidiary_id,
             "token": NO_INVITE,
+            "invoice_token": NO_INVOICE,
             "queue_name": self.queue_name,
             "session_id": "current",
             "passkey_id": self.passkey_id,
@@ -115,6 +118,7 @@ NOBODY = {
     "operation": "instances.get",
     "subsidiary_id": f"org_{NEVER}",
     "token": NO_INVITE,
+    "invoice_token": NO_INVOICE,
     "queue_name": "never",
     "session_id": f"ses_{NEVER}",
     "passkey_id": f"pk_{NEVER}",

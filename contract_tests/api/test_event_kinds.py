@@ -10,6 +10,7 @@ from sqlalchemy import select
 
 from contract_tests import published
 from contract_tests.api import leaks
+from contract_tests.api.billing import billing_acts
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import DOCUMENT, migrating, watch
 from contract_tests.workflows import siem
@@ -21,7 +22,6 @@ from control.events.kinds import kinds_of
 from control.siem.lane import Sent, SiemLanes
 from control.webhooks import endings
 from control.webhooks.retries import WebhookRetries
-from menagerie import credit_grants
 from storage.access import teams
 from storage.events import delivery_lanes
 from storage.events.events import Event
@@ -196,23 +196,6 @@ def baa_signed(house: House, tenant: Tenant, _instance_id: str) -> None:
     assert house.post(f"{tenant.path}/compliance/baa/sign", owner, json=body).is_success
 
 
-def credited(house: House, tenant: Tenant, _instance_id: str) -> None:
-    org = tenant.org_id
-    credit_grants.grant(house.services, org, "5", reason="so", months=None, reference=None)
-
-
-def programme_decided(verb: str) -> Act:
-    def act(house: House, tenant: Tenant, _instance_id: str) -> None:
-        body = {"programme": "startup", "statement": "We rent out looms."}
-        made = house.post(f"{tenant.path}/programmes/applications", tenant.key, json=body)
-        if verb == "approve":
-            credit_grants.approve(house.services, made.json()["id"], None, None)
-        else:
-            credit_grants.decline(house.services, made.json()["id"], "no")
-
-    return act
-
-
 def key_leaked(house: House, tenant: Tenant, _instance_id: str) -> None:
     before = house.services.settings
     leaks.trust(house)
@@ -335,12 +318,11 @@ ACTS: dict[str, list[Act]] = {
     "approval.requested.v1": [waiting],
     "approval.decided.v1": [decided("approve"), decided("deny"), undecided],
     "api_key.suspended.v1": [key_leaked],
-    "credit.granted.v1": [credited],
-    "programme.decided.v1": [programme_decided("approve"), programme_decided("decline")],
     "org.baa_signed.v1": [baa_signed],
     "org.member.invited.v1": [invited],
     "org.member.removed.v1": [member_removed],
     "budget.threshold.v1": [spent],
+    **billing_acts.ACTS,
     "quota.warning.v1": [much_used],
     "quota.exceeded.v1": [all_used],
     "alert.raised.v1": [lost, key_leaked, spent],

@@ -51,7 +51,7 @@ def test_every_place_that_takes_a_time_is_tried_here() -> None:
     metrics = "/v1/orgs/{org_id}/instances/{instance_id}/metrics"
     bodies = {"ApiKeyCreate", "BranchCreate", "RestoreCreate", "SiemDeliveryCreate"}
     bodies |= {"WebhookRedelivery", *ENDS.values()}
-    assert taken == {*bodies, "AuditFrom", "AuditTo", metrics}
+    assert taken == {*bodies, "AuditFrom", "AuditTo", "UsageFrom", "UsageTo", metrics}
 
 
 ENDS = {

@@ -23,6 +23,8 @@ from storage.instances.samples import Sample
 
 PUBLIC = {
     "system.health",
+    "invoices.get",
+    "invoices.pdf",
     "system.description",
     "password_resets.complete",
     "passkeys.sign_in",
@@ -54,13 +56,8 @@ ELSEWHERE = {
 NAMELESS = {
     *("instances.metrics", "restores.list", "permissions.list", "predefined_roles.list"),
     *("migrations.list", "migrations.list_in_instance", "webhooks.deliveries"),
-    *(
-        "referrals.list",
-        "role_assignments.list",
-        "project_roles.list",
-        "project_members.list",
-        "audit.heads",
-    ),
+    *("usage.list", "cost_report.get", "referrals.list", "invoices.list"),
+    *("role_assignments.list", "project_roles.list", "project_members.list", "audit.heads"),
 }
 """Lists of what has no name, but figures and ids."""
 CANARY = "canary-7c1f0e"

@@ -53,8 +53,8 @@ WRITTEN: list[list[str]] = [
     ["labels.replace", "PUT", PATH.replace("whistles", "labels"), "--record", "Labels"],
     ["drums.create", "POST", PATH.replace("whistles", "drums"), "--record", "Drum"],
     ["tin_whistles.create", "POST", f"{ORG}/tin-whistles", "--record", "TinWhistle"],
-    ["invoices.create", "POST", f"{ORG}/invoices", "--area", "billing"],
-    ["refunds.delete", "DELETE", f"{ORG}/refunds", "--area", "billing"],
+    ["coupons.create", "POST", f"{ORG}/coupons", "--area", "growth"],
+    ["refunds.delete", "DELETE", f"{ORG}/refunds", "--area", "growth"],
     ["echoes.get", "GET", f"{ORG}/backups/{{backup_id}}/echoes", "--area", "events"],
 ]
 WRITTEN[2] += ["--column", "pairs:map", "--column", "order:list", "--column", "rank:integer"]
@@ -144,7 +144,7 @@ def test_a_test_makes_no_more_than_its_path_needs(written: Path) -> None:
     assert "where = path(tenant, house.instance(tenant))" in of_instance
     assert "house.get(where, tenant.key).json() == answer.json()" in of_instance
     assert "estate" not in of_instance
-    of_org = source(written, "contract_tests/api/billing/test_invoices.py")
+    of_org = source(written, "contract_tests/api/growth/test_coupons.py")
     assert "where = path(tenant)\n" in of_org
     of_backup = source(written, "contract_tests/api/events/test_echoes.py")
     assert "here = estate(house)\n" in of_backup
@@ -229,14 +229,14 @@ def view_of(checkout: Path, area: str, name: str) -> str:
 
 
 def test_an_area_gets_its_first_operation(written: Path, left: set[str]) -> None:
-    assert "billing.yaml: says TODO: write it" in left
+    assert "growth.yaml: says TODO: write it" in left
     assert not [one for one in left if "root" in one or "groups" in one or "its tag" in one]
     document = Document.load(written / "openapi.yaml", checked=True).raw
     for words in WRITTEN[5:]:
         operation: Any = document["paths"][words[2]][words[1].lower()]
         assert operation["responses"]["404"]
     groups = {each["name"]: each["tags"] for each in document["x-tagGroups"]}
-    assert {"Invoices", "Refunds"} <= {*groups["Billing"]}
+    assert {"Coupons", "Refunds"} <= {*groups["Growth"]}
     assert "Echoes" in groups["Events"]
     assert document["webhooks"]["instance.paused.v1"]
 

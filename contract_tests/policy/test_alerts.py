@@ -11,6 +11,7 @@ from control.policy.alert_kinds import (
     OF_INSTANCES,
     OWNER_ADDED,
     SIGN_INS,
+    SPENDING,
     WEBHOOK,
     is_emailed,
 )
@@ -27,10 +28,12 @@ QUIET = {
     *("org.baa_signed.v1", RAISED, RESOLVED),
     *("usage.egress.v1", "webhook.ping.v1"),
     *("credit.granted.v1", "programme.decided.v1"),
+    *("invoice.finalized.v1", "invoice.paid.v1", "invoice.voided.v1"),
 }
 """Those that neither raise nor resolve an alert."""
 ELSEWHERE = {
     BUDGET: "control/workflows/access/budgets.py looks at what was spent",
+    SPENDING: "control/workflows/billing/spending_caps.py does so of organizations",
     WEBHOOK: "handlers/events/webhooks.py enables and deletes endpoints",
 }
 """Alerts that are resolved in code, and where."""
@@ -160,6 +163,15 @@ def test_every_critical_alert_is_emailed_unless_it_has_a_letter_or_nobody_wants_
                 ),
             )
             for percent, severity in ((50, "info"), (80, "warning"), (100, "critical"))
+        ),
+        (
+            "spending_cap.threshold.v1",
+            {"threshold_percent": 100},
+            (
+                "spending_cap_threshold",
+                "critical",
+                "{name} has spent 100 % of its spending cap",
+            ),
         ),
     ],
 )

@@ -1,5 +1,6 @@
 """When a policy asks for approval: exactly where it says, whatever the order, and no more wait."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +9,8 @@ from hypothesis import strategies as st
 
 from control.policy import approvals, permissions, quotas, rights
 from control.policy.approvals import Asked, Policy
-from control.policy.prices import instance_month_usd_cents
+from control.policy.price_lists import packaged
+from control.policy.prices import BEGINNING, amount
 from control.policy.rights import Rights
 from control.policy.sizes import GB, SIZES
 
@@ -24,7 +26,7 @@ POLICIES = st.builds(
 ASKED = st.builds(
     Asked,
     size=st.sampled_from(NAMES),
-    storage_bytes=st.integers(0, 2_000).map(lambda count: count * GB),
+    cost_cents=CENTS,
     rest_cents=CENTS,
     budget_cents=st.none() | CENTS,
 )
@@ -36,7 +38,7 @@ def rules(policy: Policy, asked: Asked) -> list[str]:
 
 @given(policy=POLICIES, asked=ASKED)
 def test_it_asks_where_it_says_and_nowhere_else(policy: Policy, asked: Asked) -> None:
-    cost = instance_month_usd_cents(SIZES[asked.size], asked.storage_bytes)
+    cost = asked.cost_cents
     expected = {
         "every_order": policy.every_order,
         "above_size": policy.above_size is not None
@@ -51,11 +53,9 @@ def test_it_asks_where_it_says_and_nowhere_else(policy: Policy, asked: Asked) ->
     assert rules(policy, asked) == [rule for rule, holds in expected.items() if holds]
 
 
-@given(policy=POLICIES, asked=ASKED, more=st.integers(0, 500))
+@given(policy=POLICIES, asked=ASKED, more=CENTS)
 def test_a_larger_order_is_never_asked_for_less(policy: Policy, asked: Asked, more: int) -> None:
-    larger = Asked(
-        asked.size, asked.storage_bytes + more * GB, asked.rest_cents, asked.budget_cents
-    )
+    larger = replace(asked, cost_cents=asked.cost_cents + more)
     assert set(rules(policy, asked)) <= set(rules(policy, larger))
 
 
@@ -74,13 +74,12 @@ def test_a_policy_is_kept_whole(policy: Policy) -> None:
 
 
 def test_the_bounds_themselves_are_free() -> None:
-    cost = SIZES["s1"].price_usd_cents
+    cost = 1_500
     policy = Policy(above_size="s1", above_monthly_cost_cents=cost, over_budget=True)
-    included = SIZES["s1"].storage_bytes_included
-    assert rules(policy, Asked("s1", included, 500, cost + 500)) == []
-    assert rules(policy, Asked("s1", included, 501, cost + 500)) == ["over_budget"]
-    assert rules(policy, Asked("s1", included + 1, 0, cost + 500)) == ["above_monthly_cost"]
-    assert "above_size" in rules(policy, Asked("s2", included))
+    assert rules(policy, Asked("s1", cost, 500, cost + 500)) == []
+    assert rules(policy, Asked("s1", cost, 501, cost + 500)) == ["over_budget"]
+    assert rules(policy, Asked("s1", cost + 1, 0, cost + 500)) == ["above_monthly_cost"]
+    assert "above_size" in rules(policy, Asked("s2", cost))
 
 
 def test_a_size_that_is_gone_bounds_nothing_less() -> None:
@@ -89,8 +88,8 @@ def test_a_size_that_is_gone_bounds_nothing_less() -> None:
 
 def test_free_instances_exceed_no_budget() -> None:
     policy = Policy(over_budget=True)
-    assert rules(policy, Asked("f0", GB, 5_000, 1_000)) == []
-    assert rules(policy, Asked("s0", GB, 5_000, 1_000)) == ["over_budget"]
+    assert rules(policy, Asked("f0", 0, 5_000, 1_000)) == []
+    assert rules(policy, Asked("s0", 1, 5_000, 1_000)) == ["over_budget"]
 
 
 @pytest.mark.parametrize(
@@ -110,12 +109,15 @@ def test_what_is_larger_in_any_way_is_larger(asked: Any, than: Any, larger: bool
 
 
 def test_costs_add_up() -> None:
-    assert approvals.cost_cents([]) == 0
-    assert approvals.cost_cents([("f0", GB), ("s0", 5 * GB), ("s0", 7 * GB)]) == 2_000 + 24
-    assert [approvals.usd(cents) for cents in (0, 5, 1_234)] == [
-        "0.00 USD",
-        "0.05 USD",
-        "12.34 USD",
+    prices = packaged().at(BEGINNING)
+    assert approvals.cost_cents(prices, []) == 0
+    held = [("eu", "f0", GB), ("eu", "s0", 5 * GB), ("eu", "s0", 7 * GB)]
+    assert approvals.cost_cents(prices, held) == 2_000 + 24
+    assert [amount(cents, "EUR") for cents in (0, 5, 123_456, -50)] == [
+        "0.00 EUR",
+        "0.05 EUR",
+        "1,234.56 EUR",
+        "-0.50 EUR",
     ]
 
 

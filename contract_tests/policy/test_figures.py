@@ -4,10 +4,12 @@ from itertools import pairwise
 
 import pytest
 
-from control.policy import prices
 from control.policy.plans import PLANS
+from control.policy.price_lists import packaged
+from control.policy.prices import BEGINNING
 from control.policy.sizes import GB, OTHER_SIZES, SIZES, Size
 
+PRICES = packaged().at(BEGINNING)
 # name, vCPU, memory MiB, largest storage GB, connections, USD a month
 PUBLISHED = [
     ("f0", 0.063, 512, 1, 20, 0),
@@ -30,7 +32,7 @@ def test_the_nine_sizes_have_the_published_figures() -> None:
             size.memory_bytes // 2**20,
             size.storage_bytes_max // 10**9,
             size.connections_max,
-            size.price_usd_cents // 100,
+            PRICES.instance_month_cents(None, size.name, size.storage_bytes_included) // 100,
         )
         for size in SIZES.values()
     ]
@@ -66,8 +68,8 @@ def test_the_free_plan_is_f0_only_and_secure_placement_is_not_for_all() -> None:
 
 
 def test_a_month_is_the_size_and_every_started_gigabyte_beyond_what_it_includes() -> None:
-    s0 = SIZES["s0"]
-    assert prices.instance_month_usd_cents(s0, s0.storage_bytes_included) == 1_000
-    assert prices.instance_month_usd_cents(s0, s0.storage_bytes_included + 1) == 1_012
-    assert prices.instance_month_usd_cents(s0, s0.storage_bytes_included + 2 * GB) == 1_024
-    assert prices.instance_month_usd_cents(SIZES["f0"], 1 * GB) == 0
+    included = SIZES["s0"].storage_bytes_included
+    for storage_bytes, cents in ((1, 1_000), (included, 1_000), (included + 1, 1_012)):
+        assert PRICES.instance_month_cents("eu", "s0", storage_bytes) == cents
+    assert PRICES.instance_month_cents("eu", "s0", included + 2 * GB) == 1_024
+    assert PRICES.instance_month_cents("eu", "f0", 1 * GB) == 0

@@ -15,6 +15,8 @@ from control.policy.orders import (
     settle,
 )
 from control.policy.plans import PLANS
+from control.policy.price_lists import packaged
+from control.policy.prices import BEGINNING
 from control.policy.quotas import Usage
 from control.policy.sizes import GB, SIZES
 from control.policy.violations import Violation
@@ -212,18 +214,21 @@ def test_every_violation_is_given_at_once() -> None:
     }
 
 
+PRICES = packaged().at(BEGINNING)
+
+
 def test_a_preview_tells_cost_and_what_is_left() -> None:
     terms = replace(FREE, usage=Usage(instances=1, storage_bytes=GB))
-    assert preview(Order("duckdb", "f0"), terms) == {
+    assert preview(Order("duckdb", "f0"), terms, PRICES) == {
         "engine_version": "1.5",
         "region": "eu",
         "storage_bytes": GB,
         "cost_usd_cents_per_month": 0,
         "quota_left": {"instances": 0, "storage_bytes": 0},
     }
-    first = preview(Order("duckdb", "f0"), FREE)
+    first = preview(Order("duckdb", "f0"), FREE, PRICES)
     assert first["quota_left"] == {"instances": 1, "storage_bytes": GB}
-    dear = preview(replace(GOOD, storage_bytes=20 * GB), TERMS)
+    dear = preview(replace(GOOD, storage_bytes=20 * GB), TERMS, PRICES)
     assert dear["cost_usd_cents_per_month"] == 1_500 + 10 * 12
     assert dear["quota_left"] == {"instances": None, "storage_bytes": None}
 
@@ -262,5 +267,5 @@ def test_no_order_breaks_the_rules_and_what_passes_can_be_carried_out(
         assert order.size in plan.sizes
         assert order.placement in plan.placements
         assert GB <= (settled.storage_bytes or 0) <= SIZES[order.size].storage_bytes_max
-        left = preview(order, terms)["quota_left"].values()
+        left = preview(order, terms, PRICES)["quota_left"].values()
         assert all(one is None or one >= 0 for one in left)

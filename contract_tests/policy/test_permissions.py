@@ -31,6 +31,7 @@ EXPECTED = {
         "instances:read", "usage:read", "audit:read", "queues:read", "backups:read",
         "migrations:read", "alerts:read", "roles:read", "service-accounts:read",
         "support-grants:read", "approvals:read", "enterprise:read", "webhooks:read", "siem:read",
+        "billing:read",
     },
 }  # fmt: skip
 

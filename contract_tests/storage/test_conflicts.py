@@ -16,6 +16,7 @@ OUR_OWN = {
     "uq_invites_token_hash": "256 random bits",
     "uq_project_members_project_id_user_id": "put while the organization is held",
     "uq_sessions_token_hash": "256 random bits",
+    "uq_invoices_number": "whoever gives a number holds its series",
     "uq_referral_codes_code": "50 random bits",
     "uq_work_operation": "a new id",
     "uq_work_schedule_slot": "whoever comes second leaves the turn to the first",

@@ -18,6 +18,9 @@ from storage.tenancy import TenancyBroken
 NOBODYS = {
     "AuditPublication": "a record of the installation's log, with heads of many organizations",
     "Cell": "a machine, which organizations share",
+    "MeteredHour": "says that an hour was metered, of everybody",
+    "InvoiceNumber": "counts the invoices of an issuer, for all organizations",
+    "InvoiceRun": "says how far the invoices of a month are, for all organizations",
     "OidcIssuer": "publishes keys, which hold for whoever trusts it",
     "RightChange": "names whose rights, a person's or an organization's",
     "RateWindow": "counts requests of whoever is not known yet",

@@ -3,7 +3,7 @@
 import hashlib
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -19,6 +19,7 @@ from contract_tests.workflows import (
     fake_observations,
     fake_queues,
 )
+from contract_tests.workflows.fake_egress import FakeEgress
 from contract_tests.workflows.fake_migrations import FakeMigrations
 from contract_tests.workflows.fake_queues import FakeQueues
 from control.cells.answer_checks import Answer, Observations
@@ -37,7 +38,7 @@ PEM = "-----BEGIN CERTIFICATE-----\nMII\n-----END CERTIFICATE-----\n"
 USED = ("instance_id", "storage_bytes", "memory_bytes", "connections", "cpu_s")
 
 
-class FakeCell:
+class FakeCell(FakeEgress):
     """Answers as a cell does: an operation's key once and for all, older leases not at all.
 
     `before` and `after` are called around every act with (action, instance_id) and may raise:
@@ -45,13 +46,11 @@ class FakeCell:
     """
 
     def __init__(self, path: Path) -> None:
+        super().__init__()
         self._path = path
         self.clock_off_s = 0.0
         self.has_second_store = True
         self.ended_urls: set[str] = set()
-        self.egress: dict[str, Answer] = {}
-        self.metered: set[str] = set()
-        self.before: Hook = nothing
         self.after: Hook = nothing
         with self._open() as file:
             for schema in (SCHEMA, fake_queues.SCHEMA, fake_backups.SCHEMA, fake_migrations.SCHEMA):
@@ -238,17 +237,6 @@ class FakeCell:
         self.ended_urls |= set(urls)
         held = (self.observe(instance_id) or {}).get("access", [])
         self.becomes(instance_id, access=[each for each in held if each["holder"] not in holders])
-
-    def collect_egress(self, instance_ids: Collection[str], taken: Collection[str]) -> list[Answer]:
-        self.before("collect_egress", "")
-        self.metered = set(instance_ids)
-        self.egress = {name: each for name, each in self.egress.items() if name not in taken}
-        return list(self.egress.values())
-
-    def sends_out(self, name: str, *reports: Mapping[str, Any]) -> None:
-        """What its gateway has written at once."""
-        span = {"since": "2026-11-21T09:00:00.000Z", "until": "2026-11-21T09:00:10.000Z"}
-        self.egress[name] = {"name": name, **span, "reports": [dict(each) for each in reports]}
 
     def queues(self, instance_id: str) -> FakeQueues:
         return FakeQueues(instance_id, self._open, self.before, self.after)

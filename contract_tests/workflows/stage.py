@@ -70,13 +70,12 @@ class Stage:
         instance_id = identifiers.new("inst_")
         host = f"duckdb-{instance_id[5:].lower()}.local.localhost"
         with self.database.write() as db:
-            engine = {"engine": "duckdb", "engine_version": "1.5"}
+            engine = {"engine": "duckdb", "engine_version": "1.5", "size": "f0"}
             instance = Instance(
                 id=instance_id,
                 org_id=self.org_id,
                 project_id=self.project_id,
                 name=instance_id,
-                size="f0",
                 region="local",
                 storage_bytes=10**9,
                 status=status,

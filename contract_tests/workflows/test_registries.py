@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 from sqlalchemy import event, select
 
-from contract_tests import published
+from contract_tests import invoicing, published
 from contract_tests.by_day import one_in
 from contract_tests.name_server import NameServer
 from contract_tests.oidc_issuer import NEVER
@@ -20,14 +20,18 @@ from contract_tests.workflows.stage import LEASE_S, Killed, Stage
 from contract_tests.workflows.test_three_ways import CASES
 from control.events import raise_
 from control.mail import Letter
+from control.policy.invoices import FINAL_AFTER
+from control.policy.months import HOUR, hour_of
 from control.siem import told
 from control.workflows.access import password_resets
+from control.workflows.billing import invoices as invoice_work
 from control.workflows.instances.resuming import bring_back
 from control.workflows.instances.starting import start
 from control.workflows.network.dns import DnsResolver
 from control.workflows.network.domains import verify_domain
 from specserver import Document
-from storage.access import users
+from storage.access import organizations, users
+from storage.access.organizations import Organization
 from storage.access.teams import Team
 from storage.catalogue import cells
 from storage.columns import EPOCH
@@ -176,11 +180,57 @@ def of_a_spent_budget(stage: Stage) -> None:
     by_itself("budgets.watch")(stage)
 
 
+def of_a_reached_cap(stage: Stage) -> None:
+    """One of nothing, and an instance to pause."""
+    stage.instance("running", ready_at=EPOCH, size="s0")
+    with stage.database.write() as db:
+        organizations.fetch(db, stage.org_id).cap_spending(0, "pause")
+    stage.pass_time(60)
+    by_itself("spending_caps.watch")(stage)
+
+
+def of_sent_bytes(stage: Stage) -> None:
+    instance = stage.instance("running")
+    stage.pass_time(3_600)
+    with stage.database.read() as db:
+        hour = hour_of(now(db)) - HOUR
+    stage.cell.sent_bytes[hour] = {instance.id: 1}
+    by_itself("usage.egress", cell_id="cell_fake")(stage)
+
+
+def of_an_hour(stage: Stage) -> None:
+    """That nobody has metered yet."""
+    stage.pass_time(3_600)
+    by_itself("usage.meter")(stage)
+
+
 def of_a_lost_password(stage: Stage) -> None:
     email = f"{new('').lower()}@example.com"
     with stage.database.write() as db:
         users.create(db, email=email, name="Forgetful")
         password_resets.ask(db, stage.services.sealer, email, {"request_id": "r", "ip": "::1"})
+
+
+def of_a_month_of_a_plan(then: str) -> Callable[[Stage], None]:
+    """That is over, of an organization that pays; `then` is the workflow that is begun."""
+
+    def begin(stage: Stage) -> None:
+        with stage.database.write() as db:
+            db.get_one(Organization, stage.org_id).plan = "team"
+        with stage.database.read() as db:
+            month = invoicing.next_month(now(db))
+        settings = replace(stage.services.settings, issuer=invoicing.issuer_from(month))
+        stage.services = replace(stage.services, settings=settings)
+        with stage.database.read() as db:
+            left = month.end + FINAL_AFTER - now(db)
+        stage.pass_time(left.total_seconds() + 1)
+        if then == "invoices.document":
+            while invoice_work.finalize_next(stage.services, settings.issuer, month):
+                pass
+        else:
+            by_itself(then)(stage)
+
+    return begin
 
 
 def with_a_second_store(then: Callable[[Stage], None]) -> Callable[[Stage], None]:
@@ -220,6 +270,8 @@ OTHERS: Final[dict[str, Callable[[Stage], None]]] = {
     "instances.converge": on_instance("instances.converge"),
     "instances.network": on_instance("instances.network"),
     "instances.purge": by_itself("instances.purge"),
+    "invoices.document": of_a_month_of_a_plan("invoices.document"),
+    "invoices.finalize": of_a_month_of_a_plan("invoices.finalize"),
     "issuers.read": by_itself("issuers.read", issuer=NEVER),
     "mail.send": of_a_letter,
     "migrations.begin": of_a_migration("migrations.begin"),
@@ -229,6 +281,9 @@ OTHERS: Final[dict[str, Callable[[Stage], None]]] = {
     "password_resets.send": of_a_lost_password,
     "metering": by_itself("metering", cell_id="cell_fake"),
     "reconcile": by_itself("reconcile", cell_id="cell_fake"),
+    "spending_caps.watch": of_a_reached_cap,
+    "usage.egress": of_sent_bytes,
+    "usage.meter": of_an_hour,
 }
 
 

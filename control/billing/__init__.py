@@ -1,1 +1,1 @@
-"""How credits are granted and applications decided, whoever it is that does so."""
+"""Money: sums of usage at the prices of their time, what a cap leaves, credits and invoices."""

@@ -7,6 +7,7 @@ from sqlalchemy.orm import Session
 from control.billing import granting
 from control.events import publish
 from control.mail import billing_letters
+from control.policy.prices import amount
 from control.policy.programmes import PROGRAMMES
 from control.services import Services
 from control.workflows.access import mail
@@ -34,6 +35,7 @@ def approve(
         held.org_id,
         "programme",
         cents or programme.amount_cents,
+        services.settings.prices.currency,
         reason=f"the credit program {programme.name}",
         source=held.id,
         months=months or programme.months,
@@ -68,7 +70,7 @@ def _tell(db: Session, services: Services, decided: ProgrammeApplication, cents:
             to=applicant.email,
             org=organizations.fetch(db, decided.org_id).name,
             programme=PROGRAMMES[decided.programme].name,
-            cents=cents,
+            credit=amount(cents, services.settings.prices.currency) if cents else None,
             note=decided.note,
             base_url=services.settings.base_url,
         )

@@ -6,7 +6,6 @@ from sqlalchemy.orm import Session
 
 from control.events import publish
 from control.policy import credits as policy
-from control.policy.prices import CURRENCY
 from storage.billing import credit_ledger
 from storage.billing.credit_ledger import Credit
 from storage.database import now
@@ -20,6 +19,7 @@ def grant(
     org_id: str,
     kind: str,
     cents: int,
+    currency: str,
     *,
     reason: str,
     source: str,
@@ -30,7 +30,7 @@ def grant(
     None is for ever. Raises StateConflict where something was granted for the same `source`.
     """
     expires_at = None if months is None else policy.expiry(now(db), months)
-    values: dict[str, Any] = {"kind": kind, "amount_cents": cents, "currency": CURRENCY}
+    values: dict[str, Any] = {"kind": kind, "amount_cents": cents, "currency": currency}
     made = credit_ledger.grant(
         db, org_id, **values, reason=reason, source=source, expires_at=expires_at
     )

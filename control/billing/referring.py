@@ -9,7 +9,7 @@ from storage.billing import referrals
 from storage.database import now
 
 
-def invoice_paid(db: Session, org_id: str, paid_cents: int) -> None:
+def invoice_paid(db: Session, org_id: str, paid_cents: int, currency: str) -> None:
     """To be called in the transaction in which an invoice becomes paid, with what was paid of it.
 
     What credits have paid for is none of it. The first time that anything is paid decides, once:
@@ -35,6 +35,7 @@ def invoice_paid(db: Session, org_id: str, paid_cents: int) -> None:
             credited,
             "referral",
             cents,
+            currency,
             reason=reason,
             source=f"{held.id}:{side}",
             months=policy.REFERRAL_MONTHS,

@@ -23,7 +23,7 @@ from control.boundary.rules import Rule
 from control.boundary.shared_looks import SharedLooks
 from control.boundary.streamed_answers import At, Followed, LiveStep, PageIterator, Step
 from control.boundary.subjects import READING
-from control.ordering.capacity import Requester
+from control.ordering.requester import Requester
 from control.services import Services
 from specserver import Conflict, Exchange, NotFound, Reply
 from storage import database
@@ -181,8 +181,9 @@ class Call:
         """Who orders an instance by this request."""
         if self.org is None or self.caller is None:
             raise HandlerFault(f"{self.exchange.operation.id} orders outside of any org")
-        overcommit = self.services.settings.overcommit
-        return Requester(self.db, self.org, self.caller.id, overcommit, self.now)
+        settings = self.services.settings
+        who = self.db, self.org, self.caller.id
+        return Requester(*who, settings.overcommit, self.now, settings.prices)
 
     def streamed(self, step: Step[At], begin: At, media_type: str, filename: str) -> Reply:
         """A long answer, a page at a time: each `step` has a transaction and a call of its own."""

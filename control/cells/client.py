@@ -3,6 +3,7 @@
 import re
 import ssl
 from collections.abc import Collection, Mapping
+from datetime import datetime
 from typing import Any, Final, Protocol
 from urllib.parse import quote, unquote
 
@@ -97,6 +98,7 @@ class CellClient(BackupActs, Protocol):
     def collect_egress(
         self, instance_ids: Collection[str], taken: Collection[str]
     ) -> list[Answer]: ...
+    def sent_in(self, hour: datetime) -> list[Answer]: ...
     def queues(self, instance_id: str) -> Queues: ...
     def migrations(self, instance_id: str) -> CellMigrations: ...
 
@@ -189,6 +191,13 @@ class HttpCell(HttpBackupActs):
         head = {"Content-Type": "application/json"}
         said = self._send("POST", "/v1/egress/actions/collect", body, head, OBSERVE_TIMEOUT_S)
         items: list[Answer] = _described("egress.collect", said)["items"]
+        return items
+
+    def sent_in(self, hour: datetime) -> list[Answer]:
+        """What was sent out in the hour that begins then, of each instance with any."""
+        path = f"/v1/egress/sent?hour={hour.strftime('%Y-%m-%dT%H:00:00.000Z')}"
+        said = self._send("GET", path, b"", {}, OBSERVE_TIMEOUT_S)
+        items: list[Answer] = _described("egress.sent", said)["items"]
         return items
 
     def queues(self, instance_id: str) -> Queues:

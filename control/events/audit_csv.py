@@ -1,4 +1,4 @@
-"""The audit log as CSV: its columns, and cells that no spreadsheet takes for a formula."""
+"""The audit log as CSV: its columns."""
 
 from typing import Final
 
@@ -6,14 +6,3 @@ COLUMNS: Final = (
     *("id", "time", "action", "actor_kind", "actor_id", "target", "request_id", "ip"),
     *("detail", "seq", "hash"),
 )
-# What a spreadsheet takes for the beginning of a formula; and what such a cell begins with here.
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "'")
-
-
-def escaped(cell: str) -> str:
-    return f"'{cell}" if cell.startswith(_FORMULA) else cell
-
-
-def unescaped(cell: str) -> str:
-    """What was escaped, as it was."""
-    return cell[1:] if cell.startswith("'") and cell[1:].startswith(_FORMULA) else cell

@@ -1,22 +1,15 @@
 """The letters about money, as plain text."""
 
 from control.mail.letters import Letter, quotable
-from control.policy.prices import CURRENCY
-
-
-def amount(cents: int) -> str:
-    """As in: 1,234.50 USD."""
-    sign, whole = ("-" if cents < 0 else ""), abs(cents)
-    return f"{sign}{whole // 100:,}.{whole % 100:02} {CURRENCY}"
 
 
 def programme_decided(
-    *, to: str, org: str, programme: str, cents: int, note: str | None, base_url: str
+    *, to: str, org: str, programme: str, credit: str | None, note: str | None, base_url: str
 ) -> Letter:
-    """Without cents it was declined."""
+    """Without a credit it was declined."""
     org = quotable(org)
-    if cents:
-        decision, text = "approved", f"{amount(cents)} of credit were granted. Invoices use them"
+    if credit:
+        decision, text = "approved", f"A credit of {credit} was granted. Invoices use it"
         text += " first. See what is left:\n\n    menagerie credits list"
     else:
         decision, text = "declined", f"The operator of the service says:\n\n    {note or ''}"
@@ -31,5 +24,38 @@ database service at
 was {decision}.
 
 {text}
+""",
+    )
+
+
+def invoice_finalized(
+    *,
+    to: str,
+    org: str,
+    number: str,
+    month: str,
+    total: str,
+    due: str | None,
+    link: str,
+    base_url: str,
+) -> Letter:
+    """Without `due` nothing is to be paid."""
+    org = quotable(org)
+    total = f"Its total is {total}, to be paid until {due}" if due else "Nothing is to be paid"
+    return Letter(
+        to=to,
+        subject=f'Invoice {number} for "{org}"',
+        text=f"""\
+The invoice {number} for the organization "{org}" in {month}, on the database service at
+{base_url}
+is ready. {total}.
+
+See it, and download it as PDF. Whoever has this link can do so for 30 days:
+
+    {link}
+
+Members who can see the bills find all invoices with:
+
+    menagerie invoices list
 """,
     )

@@ -3,7 +3,7 @@
 For handlers, approvals and restores alike: whoever orders says for whom, by a `Requester`.
 """
 
-from control.ordering.capacity import Requester, check_wake
+from control.ordering.capacity import check_wake
 from control.ordering.placing import (
     catalogue,
     check_alteration,
@@ -14,6 +14,7 @@ from control.ordering.placing import (
     place_restored,
     preview,
 )
+from control.ordering.requester import Requester
 
 __all__ = [
     "Requester",

@@ -8,8 +8,8 @@ from itertools import islice
 from typing import Final
 
 from control.access import role_holders
-from control.ordering.capacity import Requester
 from control.ordering.placing import place
+from control.ordering.requester import Requester
 from control.policy import approvals as policy
 from control.policy import permissions
 from control.policy.approvals import DECIDE, Asked, Policy, Reason
@@ -30,7 +30,13 @@ _LOOKED_AT: Final = 200
 
 
 def reasons(
-    by: Requester, team: Team, size: str, storage_bytes: int, *, besides: str | None = None
+    by: Requester,
+    team: Team,
+    region: str,
+    size: str,
+    storage_bytes: int,
+    *,
+    besides: str | None = None,
 ) -> list[Reason]:
     """Why an instance of that size and storage needs approval; none: it does not.
 
@@ -39,11 +45,12 @@ def reasons(
     asked_for = Policy.of(team.approval_policy)
     if asked_for.is_never:
         return []
-    rest = 0
+    rest, prices = 0, by.prices.at(by.now)
     if asked_for.over_budget:
         held = allocations.of_team(by.db, team.org_id, team.id, besides=besides)
-        rest = policy.cost_cents(held)
-    asked = Asked(size, storage_bytes, rest, team.monthly_budget_cents)
+        rest = policy.cost_cents(prices, held)
+    cost = prices.instance_month_cents(region, size, storage_bytes)
+    asked = Asked(size, cost, rest, team.monthly_budget_cents, by.prices.currency)
     return policy.reasons(asked_for, asked)
 
 

@@ -1,12 +1,12 @@
 """Whether what is asked for has room on the machines, beside all that is allocated already."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
-from datetime import datetime
 
 from sqlalchemy.orm import Session
 
+from control.ordering import budgeting
 from control.ordering.candidates import candidates
+from control.ordering.requester import Requester
 from control.policy.orders import Alteration, Order
 from control.policy.placement import (
     Amount,
@@ -21,25 +21,10 @@ from control.policy.placement import with_room as having_room
 from control.policy.plans import PLANS, SHARED
 from control.policy.sizes import SIZES
 from control.policy.violations import refuse
-from storage.access.organizations import Organization
 from storage.catalogue import cells
 from storage.catalogue.cells import Cell
 from storage.errors import StateConflict
 from storage.instances.instances import Instance
-
-
-@dataclass(frozen=True)
-class Requester:
-    """For whom something is ordered, and in which transaction. `requested_by` is recorded.
-
-    `now` is the database's clock.
-    """
-
-    db: Session
-    org: Organization
-    requested_by: str
-    overcommit: Overcommit
-    now: datetime
 
 
 def with_room(
@@ -76,7 +61,11 @@ def check_growth(by: Requester, instance: Instance, asked: Alteration) -> None:
 
 
 def check_wake(by: Requester, instance: Instance, verb: str = "resume") -> None:
-    """Raises StateConflict where the CPU and memory that it gave back are allocated to others."""
+    """Raises StateConflict where the CPU and memory that it gave back are allocated to others.
+
+    And PaymentRequired where the organization's spending cap leaves nothing for it to run.
+    """
+    budgeting.check_wake(by, instance)
     needed = amount(SIZES[instance.size], 0)
     found = _own_cell(by, instance)
     if not having_room(needed, found):

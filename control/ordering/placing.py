@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from control.ordering import capacity
-from control.ordering.capacity import Requester
+from control.ordering import budgeting, capacity
+from control.ordering.requester import Requester
 from control.policy import orders, quotas
 from control.policy.catalogue import ENGINES, Catalogue, CellReport, make_catalogue
 from control.policy.orders import Alteration, Order, Terms
@@ -76,6 +76,7 @@ def check_alteration(by: Requester, instance: Instance, body: Body) -> None:
     current = Order(**{name: getattr(instance, name) for name in _ORDERED})
     asked = Alteration(**{name: body[name] for name in _ALTERED if name in body})
     refuse(orders.check_alteration(current, asked, terms(by, current.placement)), BREAKS)
+    budgeting.check_alteration(by, instance, asked)
     if asked.size is not None or asked.storage_bytes is not None:
         capacity.check_growth(by, instance, asked)
     elif instance.needs_room and (asked.engine_version or asked.placement):
@@ -95,6 +96,7 @@ def check_return(by: Requester, instance: Instance) -> None:
     broken = quotas.check_return(PLANS[by.org.plan], _usage(by))
     if broken:
         raise StateConflict("cannot undelete the instance now: " + broken[0]["message"])
+    budgeting.check_return(by, instance)
     if instance.desired_status == "running":
         capacity.check_wake(by, instance, "undelete")
 
@@ -113,7 +115,8 @@ def preview(by: Requester, project: Project, body: Body) -> Body:
     _choose_cell(by, order, body, every)
     name = body.get("name") or _name(order.engine, identifiers.new("inst_"))
     _check_name(by, project, name)
-    come_to = orders.preview(order, held_against)
+    budgeting.check_order(by, order)
+    come_to = orders.preview(order, held_against, by.prices.at(by.now))
     return {
         "order": {
             **asdict(order),
@@ -122,6 +125,7 @@ def preview(by: Requester, project: Project, body: Body) -> Body:
         },
         "cost_usd_cents_month": come_to["cost_usd_cents_per_month"],
         "quota_left": come_to["quota_left"],
+        "spending_cap_left_cents": budgeting.left_cents(by, order),
     }
 
 
@@ -179,6 +183,7 @@ def _place_copy(
 
 
 def _add(by: Requester, order: Order, cell: Cell, name: str | None, details: Body) -> Instance:
+    budgeting.check_order(by, order)
     instance_id = identifiers.new("inst_")
     instance = Instance(
         **asdict(order),

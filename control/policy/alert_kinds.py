@@ -39,6 +39,7 @@ CONNECTIONS: Final = "connections_saturated"
 CERTIFICATE: Final = "certificate_expiring"
 QUOTA: Final = "quota_threshold"
 BUDGET: Final = "budget_threshold"
+SPENDING: Final = "spending_cap_threshold"
 SUSPENDED_KEY: Final = "api_key_suspended"
 SIGN_INS: Final = "sign_ins_refused"
 OWNER_ADDED: Final = "owner_added"
@@ -112,6 +113,11 @@ KINDS: Final[Mapping[str, AlertKind]] = MappingProxyType(
             "80 % (info) or all (warning) of a quota of the plan is used; one for each quota",
             "it is well below again",
             cause_member="resource",
+        ),
+        SPENDING: AlertKind(
+            ORGANIZATION,
+            "50 % (info), 80 % (warning) or all (critical) of the spending cap is spent",
+            "less than that is spent of a cap that was raised, or the month ends",
         ),
         SUSPENDED_KEY: AlertKind(
             ORGANIZATION,

@@ -11,6 +11,7 @@ from control.policy.alert_kinds import (
     OF_INSTANCES,
     QUOTA,
     SIEM,
+    SPENDING,
     SUSPENDED_KEY,
     WEBHOOK,
 )
@@ -66,6 +67,12 @@ def _budget_threshold(data: Data) -> Raised:
     return Raised(BUDGET, _OF_BUDGETS[percent], title)
 
 
+def _spending_threshold(data: Data) -> Raised:
+    percent = data["threshold_percent"]
+    title = f"{{name}} has spent {percent} % of its spending cap"
+    return Raised(SPENDING, _OF_BUDGETS[percent], title)
+
+
 def _key_suspended(data: Data) -> Raised:
     reason = _SUSPENDED_FOR[data["reason"]]
     return Raised(SUSPENDED_KEY, "critical", "an API key of {name} is suspended", reason)
@@ -106,6 +113,7 @@ RAISING: Final[Mapping[str, Callable[[Data], Raised | None]]] = {
     ),
     "migration.failed.v1": _migration_failed,
     "budget.threshold.v1": _budget_threshold,
+    "spending_cap.threshold.v1": _spending_threshold,
     "quota.warning.v1": _quota("info"),
     "quota.exceeded.v1": _quota("warning"),
     "api_key.suspended.v1": _key_suspended,

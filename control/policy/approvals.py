@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, Self, TypedDict
 
-from control.policy import prices
+from control.policy.prices import PriceList, amount
 from control.policy.rights import Rights
 from control.policy.sizes import SIZES
 from control.policy.violations import Violation, wrong
@@ -48,24 +48,22 @@ class Policy:
 
 @dataclass(frozen=True)
 class Asked:
-    """An instance as it is asked for. `rest_cents` is what all others of the team cost in a month.
+    """An instance as it is asked for, and what it costs in a month of running.
 
-    `budget_cents` is what the team may spend in a month; None: it has no budget.
+    `rest_cents` is what all others of the team cost. `budget_cents` is what the team may spend in a
+    month; None: it has no budget.
     """
 
     size: str
-    storage_bytes: int
+    cost_cents: int
     rest_cents: int = 0
     budget_cents: int | None = None
-
-    @property
-    def cost_cents(self) -> int:
-        return prices.instance_month_usd_cents(SIZES[self.size], self.storage_bytes)
+    currency: str = "USD"
 
 
-def cost_cents(held: Iterable[tuple[str, int]]) -> int:
-    """What instances of these sizes and storage cost in a month, at list prices."""
-    return sum(prices.instance_month_usd_cents(SIZES[size], storage) for size, storage in held)
+def cost_cents(prices: PriceList, held: Iterable[tuple[str, str, int]]) -> int:
+    """What instances of these regions, sizes and storage cost in a month of running."""
+    return sum(prices.instance_month_cents(*each) for each in held)
 
 
 def is_larger(asked: tuple[str, int], *, than: tuple[str, int]) -> bool:
@@ -106,7 +104,8 @@ def _by_size(limit: str | None, asked: Asked) -> Iterable[tuple[str, bool, str]]
 
 def _by_cost(limit: int | None, asked: Asked) -> Iterable[tuple[str, bool, str]]:
     if limit is not None:
-        message = f"it costs {usd(asked.cost_cents)} a month, above {usd(limit)}"
+        cost, most = (amount(each, asked.currency) for each in (asked.cost_cents, limit))
+        message = f"it costs {cost} a month, above {most}"
         yield "above_monthly_cost", asked.cost_cents > limit, message
 
 
@@ -114,17 +113,10 @@ def _by_budget(asked: Asked) -> Iterable[tuple[str, bool, str]]:
     """Whether the team's instances and this one exceed its budget; without one, nothing does."""
     if asked.budget_cents is not None:
         total = asked.rest_cents + asked.cost_cents
-        message = (
-            f"with it the team's instances cost {usd(total)} a month, above its budget of"
-            f" {usd(asked.budget_cents)}"
-        )
+        cost, most = (amount(each, asked.currency) for each in (total, asked.budget_cents))
+        message = f"with it the team's instances cost {cost} a month, above its budget of {most}"
         # What costs nothing exceeds no budget, even one that is exceeded already.
         yield "over_budget", asked.cost_cents > 0 and total > asked.budget_cents, message
-
-
-def usd(cents: int) -> str:
-    """As in: 15.00 USD."""
-    return f"{cents // 100}.{cents % 100:02d} USD"
 
 
 def check_policy(policy: Policy, budget_cents: int | None) -> list[Violation]:

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from control.policy import prices
 from control.policy.plans import PLANS, Plan
-from control.policy.sizes import SIZES
+from control.policy.prices import PriceList
 from control.policy.violations import Violation, wrong
 
 
@@ -27,11 +26,11 @@ class Sums:
         )
 
 
-def sums(held: Iterable[tuple[str, int, int]]) -> Sums:
-    """Of instances as (size, storage_bytes, how many)."""
+def sums(prices: PriceList, held: Iterable[tuple[str, str, int, int]]) -> Sums:
+    """Of instances as (region, size, storage_bytes, how many)."""
     whole = Sums()
-    for size, storage_bytes, count in held:
-        cost = prices.instance_month_usd_cents(SIZES[size], storage_bytes)
+    for region, size, storage_bytes, count in held:
+        cost = prices.instance_month_cents(region, size, storage_bytes)
         whole += Sums(count, storage_bytes * count, cost * count)
     return whole
 

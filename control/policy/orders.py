@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TypedDict
 
-from control.policy import prices, quotas
+from control.policy import quotas
 from control.policy.catalogue import ENGINES, Catalogue, version_order
 from control.policy.plans import (
     PLACEMENTS,
@@ -14,6 +14,7 @@ from control.policy.plans import (
     plans_with_placement,
     plans_with_size,
 )
+from control.policy.prices import PriceList
 from control.policy.quotas import Usage
 from control.policy.sizes import OTHER_SIZES, SIZES
 from control.policy.violations import Violation, gigabytes, wrong
@@ -86,16 +87,16 @@ def check_order(order: Order, terms: Terms) -> list[Violation]:
     ]
 
 
-def preview(order: Order, terms: Terms) -> Preview:
+def preview(order: Order, terms: Terms, prices: PriceList) -> Preview:
     """What a valid order would come to; nothing is done."""
     settled = settle(order, terms)
-    size, storage_bytes = SIZES[settled.size], settled.storage_bytes or 0
+    size, storage_bytes = settled.size, settled.storage_bytes or 0
     plan, usage = terms.plan, terms.usage
     return Preview(
         engine_version=settled.engine_version or "",
         region=settled.region or "",
         storage_bytes=storage_bytes,
-        cost_usd_cents_per_month=prices.instance_month_usd_cents(size, storage_bytes),
+        cost_usd_cents_per_month=prices.instance_month_cents(settled.region, size, storage_bytes),
         quota_left={
             "instances": _left(plan.instances_max, usage.instances + 1),
             "storage_bytes": _left(plan.storage_bytes_max, usage.storage_bytes + storage_bytes),

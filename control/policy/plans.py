@@ -25,7 +25,6 @@ class Plan:
 
     id: str
     name: str
-    price_usd_cents: int
     seats_max: int | None
     projects_max: int | None
     instances_max: int | None
@@ -50,7 +49,6 @@ class Plan:
 FREE: Final = Plan(
     id="free",
     name="Free",
-    price_usd_cents=0,
     seats_max=2,
     projects_max=3,
     instances_max=2,
@@ -74,7 +72,6 @@ FREE: Final = Plan(
 SOLO: Final = Plan(
     id="solo",
     name="Solo",
-    price_usd_cents=500,
     seats_max=3,
     projects_max=10,
     instances_max=10,
@@ -98,7 +95,6 @@ SOLO: Final = Plan(
 TEAM: Final = Plan(
     id="team",
     name="Team",
-    price_usd_cents=10_000,
     seats_max=25,
     projects_max=100,
     instances_max=100,
@@ -122,7 +118,6 @@ TEAM: Final = Plan(
 ENTERPRISE: Final = Plan(
     id="enterprise",
     name="Enterprise",
-    price_usd_cents=100_000,
     seats_max=None,
     projects_max=None,
     instances_max=None,

@@ -46,8 +46,9 @@ def list_subsidiaries(call: OrgCall, limit: int, cursor: str | None = None) -> B
     after = paging.after(call, cursor)
     found = enterprises.page(call.db, call.org.id, limit=limit, after=after)
     held = enterprises.held(call.db, [one.org_id for one in found.items])
+    prices = call.services.settings.prices.at(call.now)
     return paging.page(
-        call, found, lambda one: views.subsidiary(one, rules.sums(held.get(one.org_id, ())))
+        call, found, lambda one: views.subsidiary(one, rules.sums(prices, held.get(one.org_id, ())))
     )
 
 
@@ -60,7 +61,8 @@ def attach(call: OwnerCall, body: Body) -> Reply:
     made = enterprises.attach(call.db, call.org.id, checked.id, call.caller.user.id)
     checks.audit_both(call, made)
     held = enterprises.held(call.db, [checked.id])[checked.id]
-    return Reply.created(views.subsidiary(enterprises.shown(call.db, made), rules.sums(held)))
+    cost = rules.sums(call.services.settings.prices.at(call.now), held)
+    return Reply.created(views.subsidiary(enterprises.shown(call.db, made), cost))
 
 
 def detach(call: OwnerCall, subsidiary: EnterpriseOrg) -> Reply:
@@ -76,5 +78,6 @@ def _shown(call: OrgCall, known: EnterpriseOrg | None) -> Body:
         return views.of_subsidiary(known, enterprises.parent_name(call.db, known))
     ids = enterprises.ids(call.db, call.org.id)
     held = enterprises.held(call.db, [call.org.id, *ids])
-    each = {org_id: rules.sums(held.get(org_id, ())) for org_id in (call.org.id, *ids)}
+    prices = call.services.settings.prices.at(call.now)
+    each = {org_id: rules.sums(prices, held.get(org_id, ())) for org_id in (call.org.id, *ids)}
     return views.of_parent(known, each, PLANS[call.org.plan].subsidiaries_max)

@@ -3,10 +3,11 @@
 from datetime import datetime
 from typing import Any
 
+from control.billing.charges import Spend
 from control.policy import budgets
 from control.policy.approvals import Policy
-from control.policy.budgets import Month, Spend
-from control.policy.prices import CURRENCY
+from control.policy.months import Month
+from control.policy.prices import whole_cents
 from handlers.instants import timestamp, timestamp_or_none
 from storage.access.api_keys import ApiKey
 from storage.access.invites import Invite
@@ -121,15 +122,17 @@ def team(record: Team, members: int) -> Json:
     }
 
 
-def budget(team: Team, month: Month, spent: Spend, live: Live, as_of: datetime) -> Json:
+def budget(
+    team: Team, currency: str, month: Month, spent: Spend, live: Live, as_of: datetime
+) -> Json:
     limit = team.monthly_budget_cents
     return {
         "team_id": team.id,
         "month": month.name,
         "as_of": timestamp(as_of),
-        "currency": CURRENCY,
-        "month_to_date_cents": budgets.whole_cents(spent.month_to_date),
-        "forecast_cents": budgets.whole_cents(spent.forecast),
+        "currency": currency,
+        "month_to_date_cents": whole_cents(spent.month_to_date),
+        "forecast_cents": whole_cents(spent.forecast),
         "monthly_budget_cents": limit,
         "used_percent": budgets.used_percent(spent.month_to_date, limit),
         "forecast_percent": budgets.used_percent(spent.forecast, limit),

@@ -1,1 +1,1 @@
-"""Billing: credits, invoices and what leads to them."""
+"""Billing: usage, costs, the spending cap, credits and invoices."""

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from control.policy.prices import CURRENCY
 from handlers import paging
-from handlers.billing import views
+from handlers.billing import credit_views as views
+from handlers.billing import switch
 from handlers.calls import OrgCall
 from storage.billing import credit_ledger
 
@@ -12,9 +12,10 @@ Body = dict[str, Any]
 
 
 def list_(call: OrgCall, limit: int, cursor: str | None = None) -> Body:
+    currency = switch.prices(call).currency
     found = credit_ledger.page(call.db, call.org.id, limit=limit, after=paging.after(call, cursor))
     return {
-        "currency": CURRENCY,
-        "balance_cents": credit_ledger.balance(call.db, call.org.id, call.now, CURRENCY),
+        "currency": currency,
+        "balance_cents": credit_ledger.balance(call.db, call.org.id, call.now, currency),
         **paging.page(call, found, lambda one: views.credit(one, call.now)),
     }

@@ -4,7 +4,8 @@ from typing import Any
 
 from control.policy import programmes as policy
 from handlers import paging
-from handlers.billing import views
+from handlers.billing import credit_views as views
+from handlers.billing import switch
 from handlers.calls import OrgCall
 from specserver import Conflict, Reply
 from storage.billing import programmes
@@ -13,12 +14,14 @@ Body = dict[str, Any]
 
 
 def list_applications(call: OrgCall, limit: int, cursor: str | None = None) -> Body:
+    switch.prices(call)
     after = paging.after(call, cursor)
     found = programmes.page(call.db, call.org.id, limit=limit, after=after)
     return paging.page(call, found, views.application)
 
 
 def apply(call: OrgCall, body: Body) -> Reply:
+    switch.prices(call)
     _check(call, body["programme"])
     made = programmes.create(
         call.db,

@@ -1,6 +1,7 @@
 """The code that somebody names who creates an organization."""
 
 from control.policy.violations import refuse, wrong
+from handlers.billing import switch
 from handlers.calls import SessionCall
 from storage.billing import referrals
 
@@ -9,6 +10,7 @@ def referring(call: SessionCall, code: str | None) -> str | None:
     """The id of the organization that has the code; Invalid for none, and for one's own."""
     if code is None:
         return None
+    switch.prices(call)
     org_id = referrals.referring(call.db, code)
     if org_id is None:
         refuse([wrong("referral_code", "enum", "no organization has this referral code")])

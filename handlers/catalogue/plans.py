@@ -8,6 +8,7 @@ from handlers.catalogue import views
 
 
 def list_(call: CallerCall) -> dict[str, Any]:
-    idle_pause_s = call.services.settings.idle_pause_s
-    items = [views.plan(plan, idle_pause_s) for plan in PLANS.values()]
+    settings = call.services.settings
+    prices = settings.prices.at(call.now)
+    items = [views.plan(plan, settings.idle_pause_s, prices) for plan in PLANS.values()]
     return {"items": items, "next_cursor": None}

@@ -5,6 +5,7 @@ from typing import Any
 
 from control.policy.catalogue import Catalogue, Offer
 from control.policy.plans import PLACEMENTS, Plan
+from control.policy.prices import PriceList, nearest_cents
 from control.policy.sizes import OtherSize, Size
 from storage.catalogue.cells import Cell
 
@@ -28,12 +29,12 @@ def engine(offer: Offer) -> Json:
     }
 
 
-def plan(record: Plan, idle_pause_s: int) -> Json:
+def plan(record: Plan, idle_pause_s: int, prices: PriceList) -> Json:
     features = {"custom_domains": record.custom_domains, "custom_roles": record.custom_roles}
     return {
         "id": record.id,
         "name": record.name,
-        "price_usd_cents_month": record.price_usd_cents,
+        "price_usd_cents_month": nearest_cents(prices.plans[record.id]),
         "sizes": list(record.sizes),
         "placements": list(record.placements),
         "quotas": {
@@ -68,7 +69,7 @@ def region(name: str, cells: list[Cell], catalogue: Catalogue, now: datetime) ->
     }
 
 
-def size(record: Size, fits_in: list[str]) -> Json:
+def size(record: Size, fits_in: list[str], prices: PriceList) -> Json:
     return {
         "id": record.name,
         "family": "instance",
@@ -78,12 +79,12 @@ def size(record: Size, fits_in: list[str]) -> Json:
         "storage_bytes_max": record.storage_bytes_max,
         "storage_step_bytes": record.storage_step_bytes,
         "connections_max": record.connections_max,
-        "price_usd_cents_month": record.price_usd_cents,
+        "price_usd_cents_month": nearest_cents(prices.rates.sizes[record.name]),
         "fits_in": fits_in,
     }
 
 
-def other_size(record: OtherSize) -> Json:
+def other_size(record: OtherSize, prices: PriceList) -> Json:
     return {
         "id": record.name,
         "family": record.family,
@@ -93,6 +94,6 @@ def other_size(record: OtherSize) -> Json:
         "storage_bytes_max": record.storage_bytes,
         "storage_step_bytes": None,
         "connections_max": None,
-        "price_usd_cents_month": record.price_usd_cents,
+        "price_usd_cents_month": nearest_cents(prices.rates.sizes[record.name]),
         "fits_in": [],
     }

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import orjson
 
-from control.events import audit_csv
+from control.events import audit_csv, spreadsheet_cells
 from handlers import instants, paging
 from handlers.calls import OrgCall
 from handlers.events import views
@@ -67,7 +67,7 @@ def _rows(chosen: AuditFilter, call: OrgCall, last: str) -> tuple[str, str | Non
 def _row(entry: AuditEntry) -> list[str]:
     shown = views.audit_entry(entry)
     shown["detail"] = orjson.dumps(shown["detail"], option=orjson.OPT_SORT_KEYS).decode()
-    return [audit_csv.escaped(str(shown[name] or "")) for name in audit_csv.COLUMNS]
+    return [spreadsheet_cells.escaped(str(shown[name] or "")) for name in audit_csv.COLUMNS]
 
 
 def _check_size(call: OrgCall, chosen: AuditFilter) -> None:

@@ -21,7 +21,7 @@ def preview(call: OrgCall, project: Project, body: Body) -> Body:
     """What the order would come to, and which approval it would wait for."""
     shown = ordering.preview(call.requester, project, body)
     team, order = teams.fetch(call.db, call.org.id, project.team_id), shown["order"]
-    found = _reasons(call, team, order["size"], order["storage_bytes"])
+    found = _reasons(call, team, order["region"], order["size"], order["storage_bytes"])
     can_decide = approving.deciders(call.requester, team) if found else []
     approval = approval_views.needed(found, can_decide) if found else None
     return {**shown, "approval_required": bool(found), "approval": approval}
@@ -41,7 +41,7 @@ def check_new(call: OrgCall, made: Instance) -> None:
     Raises Forbidden, with which the instance is gone, where an order of it would need approval.
     """
     team = _team(call, made)
-    found = _reasons(call, team, made.size, made.storage_bytes, besides=made.id)
+    found = _reasons(call, team, made.region, made.size, made.storage_bytes, besides=made.id)
     _refuse(found, "order an instance, or have somebody make it who can approve for the team")
 
 
@@ -54,14 +54,15 @@ def check_growth(call: OrgCall, instance: Instance, body: Body) -> None:
     storage_bytes = body.get("storage_bytes") or instance.storage_bytes
     if policy.is_larger((size, storage_bytes), than=(instance.size, instance.storage_bytes)):
         team = _team(call, instance)
-        found = _reasons(call, team, size, storage_bytes, besides=instance.id)
+        found = _reasons(call, team, instance.region, size, storage_bytes, besides=instance.id)
         _refuse(found, "have somebody change it who can approve for the team")
 
 
 def check_return(call: OrgCall, instance: Instance) -> None:
     """Of a deleted one that comes back: it was ordered once, but may exceed the budget now."""
     team = _team(call, instance)
-    found = _reasons(call, team, instance.size, instance.storage_bytes, besides=instance.id)
+    of = instance.region, instance.size, instance.storage_bytes
+    found = _reasons(call, team, *of, besides=instance.id)
     over = [reason for reason in found if reason["rule"] == "over_budget"]
     _refuse(over, "have somebody undelete it who can approve for the team")
 
@@ -84,12 +85,18 @@ def _decides(call: OrgCall, team: Team) -> bool:
 
 
 def _reasons(
-    call: OrgCall, team: Team, size: str, storage_bytes: int, *, besides: str | None = None
+    call: OrgCall,
+    team: Team,
+    region: str,
+    size: str,
+    storage_bytes: int,
+    *,
+    besides: str | None = None,
 ) -> list[Reason]:
     """None for those who can decide: they place at once what they would approve."""
     if _decides(call, team):
         return []
-    return approving.reasons(call.requester, team, size, storage_bytes, besides=besides)
+    return approving.reasons(call.requester, team, region, size, storage_bytes, besides=besides)
 
 
 def _refuse(reasons: list[Reason], instead: str) -> None:

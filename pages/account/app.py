@@ -13,6 +13,7 @@ from pages.account import (
     forgery,
     forms,
     invites,
+    invoices,
     overview,
     passkeys,
     resets,
@@ -68,6 +69,7 @@ def make_app(*, is_secure: bool) -> Flask:
     app.url_map.strict_slashes = False
     app.config[cookies.SECURE] = is_secure
     app.jinja_env.filters |= {"moment": wording.moment, "device": wording.device}
+    app.jinja_env.filters["amount"] = invoices.amount
     app.before_request(forgery.check)
     app.after_request(cookies.add)
     app.after_request(headers.add_to_account)
@@ -86,6 +88,7 @@ def _route(app: Flask) -> None:
     app.add_url_rule("/code/passkey", view_func=passkeys.passkey_code, methods=["GET", "POST"])
     app.add_url_rule("/invite", view_func=invites.invite)
     app.add_url_rule("/reset", view_func=resets.reset)
+    app.add_url_rule("/invoice", view_func=invoices.invoice)
     app.add_url_rule("/password", view_func=credentials.password, methods=["GET", "POST"])
     app.add_url_rule("/email", view_func=credentials.email)
     app.add_url_rule("/second-factor", view_func=second_factor.second_factor)

@@ -66,6 +66,7 @@ class Subsidiary(NamedTuple):
 class AlikeInstances(NamedTuple):
     """So many instances of an organization that are alike."""
 
+    region: str
     size: str
     storage_bytes: int
     instances: int
@@ -121,13 +122,13 @@ def shown(db: Session, subsidiary: EnterpriseOrg) -> Subsidiary:
 
 
 def held(db: Session, org_ids: Collection[str]) -> dict[str, list[AlikeInstances]]:
-    """The live instances of each of these organizations, counted by size and storage."""
-    alike = Instance.org_id, Instance.size, Instance.storage_bytes
-    rows = select(*alike, func.count()).where(Instance.org_id.in_(org_ids), HOSTED, LIVE)
+    """The live instances of each of these organizations, counted by region, size and storage."""
+    alike = Instance.org_id, Instance.region, Instance.size, Instance.storage_bytes
+    rows: Any = select(*alike, func.count()).where(Instance.org_id.in_(org_ids), HOSTED, LIVE)
     found: dict[str, list[AlikeInstances]] = defaultdict(list)
     with tenancy.across(db, "a parent is shown sums of its subsidiaries' instances"):
-        for org_id, size, storage_bytes, number in db.execute(rows.group_by(*alike)):
-            found[org_id].append(AlikeInstances(size, storage_bytes, number))
+        for org_id, *told in db.execute(rows.group_by(*alike)):
+            found[org_id].append(AlikeInstances(*told))
     return found
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, and_, bindparam, exists, func, or_, select
+from sqlalchemy import BigInteger, ColumnElement, and_, bindparam, exists, func, or_, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import identifiers, tenancy
@@ -19,6 +19,8 @@ from storage.prepared import Prepared
 
 PLANS: Final = ("free", "solo", "team", "enterprise")
 STATUSES: Final = ("open", "closed")
+ON_REACH: Final = ("refuse", "pause")
+"""What happens when a spending cap is reached; whatever would exceed it is refused anyway."""
 
 
 class Organization(Owned, Record):
@@ -39,6 +41,9 @@ class Organization(Owned, Record):
     # From which severity on alerts are sent by email, as control/policy/alert_kinds.py has them.
     alert_emails: Mapped[str] = mapped_column(default="critical", server_default="critical")
     alerts_mailed_at: Mapped[datetime | None]
+    # What may be spent in a month, None: any amount; and what happens once it is.
+    spending_cap_cents: Mapped[int | None] = mapped_column(BigInteger)
+    spending_cap_on_reach: Mapped[str] = mapped_column(default="refuse", server_default="refuse")
     closed_at: Mapped[datetime | None]
     # What predefined roles hold where the organization has changed it: by scope and role, such as
     # `org:member` and `team:viewer`.
@@ -56,6 +61,9 @@ class Organization(Owned, Record):
         """Its name, and what it asks of sessions, API keys and addresses."""
         for member, value in values.items():
             setattr(self, member, value)
+
+    def cap_spending(self, monthly_cents: int | None, on_reach: str) -> None:
+        self.spending_cap_cents, self.spending_cap_on_reach = monthly_cents, on_reach
 
     def close(self, at: datetime) -> None:
         if self.status == "closed":

@@ -1,7 +1,7 @@
 """Teams: whose projects and instances are whose within an organization, and who is in them."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from sqlalchemy import (
     BigInteger,
@@ -121,6 +121,23 @@ def page(db: Session, org_id: str, *, limit: int, after: str | None) -> Page[Tea
     """The organization's teams, newest first; Everyone is as old as the organization."""
     rows = select(Team).where(Team.org_id == org_id)
     return pages.keyset(db, rows, Team.id, limit=limit, after=after)
+
+
+class TeamName(NamedTuple):
+    """How a team is named, and where it is charged."""
+
+    name: str
+    cost_centre: str | None
+
+
+TeamNames: TypeAlias = Mapping[str, TeamName]
+"""By their ids."""
+
+
+def names(db: Session, org_id: str) -> TeamNames:
+    """Of every team that the organization has now."""
+    rows = select(Team.id, Team.name, Team.cost_centre).where(Team.org_id == org_id)
+    return {team_id: TeamName(name, centre) for team_id, name, centre in db.execute(rows)}
 
 
 def is_slug_taken(db: Session, org_id: str, slug: str) -> bool:

@@ -1,1 +1,1 @@
-"""The records of billing: credits, invoices and what leads to them."""
+"""The records of billing: what was metered, which plans were held, credits and invoices."""

@@ -45,6 +45,8 @@ class Cell(Record):
     expected_at: Mapped[datetime | None]
     clock_skew_s: Mapped[float | None]
     has_second_store: Mapped[bool | None]
+    # The last hour of which it was asked what connections have sent out.
+    egress_metered_hour: Mapped[datetime | None]
 
     def is_silent(self, now: datetime) -> bool:
         """Whether it has not described itself lately, or not at all since it started."""

@@ -76,13 +76,24 @@ _BY_ORGANIZATION: Final = (
 
 
 _OF_TEAM: Final = Prepared(
-    select(Instance.size, _NEW_SIZE, Instance.storage_bytes, _WAITING_BYTES)
+    select(Instance.region, Instance.size, _NEW_SIZE, Instance.storage_bytes, _WAITING_BYTES)
     .outerjoin(_RESIZED, and_(_waits(_RESIZED, "size"), _RESIZED.org_id == bindparam("org_id")))
     .outerjoin(_GROWN, and_(_waits(_GROWN, "storage"), _GROWN.org_id == bindparam("org_id")))
     .where(
         *(Instance.org_id == bindparam("org_id"), Instance.team_id == bindparam("team_id")),
         *(LIVE, Instance.id != bindparam("besides")),
     )
+)
+
+
+_PLANNED: Final = Prepared(
+    select(
+        *(Instance.id, Instance.region, Instance.size, _NEW_SIZE),
+        *(Instance.storage_bytes, _WAITING_BYTES, Instance.desired_status),
+    )
+    .outerjoin(_RESIZED, and_(_waits(_RESIZED, "size"), _RESIZED.org_id == bindparam("org_id")))
+    .outerjoin(_GROWN, and_(_waits(_GROWN, "storage"), _GROWN.org_id == bindparam("org_id")))
+    .where(Instance.org_id == bindparam("org_id"), HOSTED, LIVE)
 )
 
 
@@ -143,13 +154,39 @@ def wanted_by_org(db: Session) -> list[tuple[str, int, int]]:
 
 def of_team(
     db: Session, org_id: str, team_id: str, *, besides: str | None = None
-) -> list[tuple[str, int]]:
-    """The size and the storage that each wanted instance of the team has, or is to have.
+) -> list[tuple[str, str, int]]:
+    """The region, the size and the storage that each wanted instance of the team is to have.
 
     `besides` is an instance that is left out.
     """
     asked = {"org_id": org_id, "team_id": team_id, "besides": besides or ""}
     return [
-        (size if new_size is None else orjson.loads(new_size), max(held, more or 0))
-        for size, new_size, held, more in _OF_TEAM.rows(db, **asked)
+        (region, size if new_size is None else orjson.loads(new_size), max(held, more or 0))
+        for region, size, new_size, held, more in _OF_TEAM.rows(db, **asked)
+    ]
+
+
+class Planned(NamedTuple):
+    """What an instance is to be, once all that was asked for is done."""
+
+    instance_id: str
+    region: str
+    size: str
+    storage_bytes: int
+    runs: bool
+
+
+def planned(db: Session, org_id: str) -> list[Planned]:
+    """Each wanted instance of the organization."""
+    return [
+        Planned(
+            instance_id,
+            region,
+            size if new_size is None else orjson.loads(new_size),
+            max(held, more or 0),
+            wanted == "running",
+        )
+        for instance_id, region, size, new_size, held, more, wanted in _PLANNED.rows(
+            db, org_id=org_id
+        )
     ]

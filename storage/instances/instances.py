@@ -1,7 +1,7 @@
 """Instances: the record of what is wanted of a database and what it is, and its transitions."""
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Any, Final
 
@@ -355,6 +355,12 @@ def page(
     asked: dict[str, Any] = {"org_id": org_id, "after": after, "limit": limit + 1}
     asked |= {name: list(ids) for name, ids in vars(scope or NOWHERE).items()}
     return pages.cut(query.rows(db, **asked, **given), "id", limit)
+
+
+def names(db: Session, org_id: str, ids: Collection[str]) -> dict[str, str]:
+    """Of the organization's instances with these ids, erased ones too."""
+    rows = select(Instance.id, Instance.name).where(Instance.org_id == org_id, Instance.id.in_(ids))
+    return dict(db.execute(rows).tuples().all())
 
 
 def in_statuses(db: Session, org_id: str, statuses: Iterable[str]) -> list[Instance]:

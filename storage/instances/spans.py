@@ -11,7 +11,7 @@ A span that has ended never changes; the database refuses it. What is to be corr
 where it is counted, by entries of its own.
 """
 
-from collections.abc import Collection
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -20,6 +20,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    Select,
     case,
     func,
     literal,
@@ -32,7 +33,9 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
+from storage.billing.whose import Whose
 from storage.columns import Owned, Record, Timestamp
+from storage.instances.instances import Instance
 
 _OPEN: Final = text("until IS NULL")
 
@@ -54,6 +57,7 @@ class BilledSpan(Owned, Record):
         ),
         Index(None, "instance_id", "until"),
         Index(None, "team_id", "until"),
+        Index(None, "org_id", "until"),
     )
 
     id: Mapped[int] = mapped_column(
@@ -69,10 +73,12 @@ class BilledSpan(Owned, Record):
     until: Mapped[datetime | None]
 
 
-class TeamUsage(NamedTuple):
-    """What a team's instances of one kind have been for, together; `lasting` of them still are."""
+class SpanSums(NamedTuple):
+    """How long an instance was something for a team, within a time; `lasting` spans last on."""
 
-    team_id: str
+    instance_id: str
+    team_id: str | None
+    region: str
     size: str
     storage_bytes: int
     runs: bool
@@ -80,35 +86,40 @@ class TeamUsage(NamedTuple):
     lasting: int
 
 
-def usage(
-    db: Session, team_ids: Collection[str], *, since: datetime, until: datetime
-) -> dict[str, list[TeamUsage]]:
-    """Of each of these teams, what its instances were within [since, until).
+def sums(db: Session, whose: Whose, *, since: datetime, until: datetime) -> Iterator[SpanSums]:
+    """What instances were within [since, until).
 
     By the second: a span counts from the second that it begins in to the second that it ends in, so
     those that follow each other leave none out and have none in common.
     """
     begins = case((BilledSpan.since > since, BilledSpan.since), else_=literal(since, Timestamp()))
     ends = case((BilledSpan.until < until, BilledSpan.until), else_=literal(until, Timestamp()))
-    kind = BilledSpan.team_id, BilledSpan.size, BilledSpan.storage_bytes, BilledSpan.runs
-    rows = select(
-        *kind,
-        func.sum(_WholeSeconds(ends) - _WholeSeconds(begins)),
-        func.count().filter(or_(BilledSpan.until.is_(None), BilledSpan.until > until)),
-    ).where(
-        BilledSpan.team_id.in_(team_ids),
-        BilledSpan.since < until,
-        or_(BilledSpan.until.is_(None), BilledSpan.until > since),
+    kind = (
+        *(BilledSpan.instance_id, BilledSpan.team_id, Instance.region, BilledSpan.size),
+        *(BilledSpan.storage_bytes, BilledSpan.runs),
     )
-    found: dict[str, list[TeamUsage]] = {team_id: [] for team_id in team_ids}
-    for team_id, size, storage_bytes, runs, seconds, lasting in db.execute(rows.group_by(*kind)):
-        if team_id is not None:
-            one = TeamUsage(team_id, size, storage_bytes, runs, int(seconds), lasting)
-            found[team_id].append(one)
-    return found
+    rows: Select[*tuple[Any, ...]] = (
+        select(
+            *kind,
+            func.sum(WholeSeconds(ends) - WholeSeconds(begins)),
+            func.count().filter(or_(BilledSpan.until.is_(None), BilledSpan.until > until)),
+        )
+        .join(Instance, Instance.id == BilledSpan.instance_id)
+        .where(
+            BilledSpan.since < until,
+            or_(BilledSpan.until.is_(None), BilledSpan.until > since),
+        )
+        .group_by(*kind)
+    )
+    rows = whose.of(
+        rows, org=BilledSpan.org_id, team=BilledSpan.team_id, instance=BilledSpan.instance_id
+    )
+    for row in db.execute(rows):
+        # A sum is a Decimal on PostgreSQL.
+        yield SpanSums._make((*row[:6], int(row[6]), row[7]))
 
 
-class _WholeSeconds(FunctionElement[int]):
+class WholeSeconds(FunctionElement[int]):
     """How many seconds had passed since 1970 at a moment, without what is not a whole one."""
 
     name = "whole_seconds"
@@ -116,12 +127,12 @@ class _WholeSeconds(FunctionElement[int]):
     inherit_cache = True
 
 
-@compiles(_WholeSeconds, "sqlite")
-def _sqlite_seconds(element: _WholeSeconds, compiler: SQLCompiler, **options: Any) -> str:
+@compiles(WholeSeconds, "sqlite")
+def _sqlite_seconds(element: WholeSeconds, compiler: SQLCompiler, **options: Any) -> str:
     return f"({compiler.process(element.clauses, **options)}) / 1000"
 
 
-@compiles(_WholeSeconds, "postgresql")
-def _postgresql_seconds(element: _WholeSeconds, compiler: SQLCompiler, **options: Any) -> str:
+@compiles(WholeSeconds, "postgresql")
+def _postgresql_seconds(element: WholeSeconds, compiler: SQLCompiler, **options: Any) -> str:
     moment = compiler.process(element.clauses, **options)
     return f"CAST(floor(extract(epoch FROM {moment})) AS BIGINT)"

@@ -15,7 +15,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.md"
 _GATEWAY = ("gateway", "gateway_postgres", "egress")
 _SERVICES = ("specserver", "duckdb", *_GATEWAY, "work", "neighbour", "backups")
 _EVENTS = ("webhooks", "streams")
-ROOMS = (*_SERVICES, *_EVENTS, "migrations", "whole_way", "memory", "command_line")
+ROOMS = (*_SERVICES, *_EVENTS, "usage", "migrations", "whole_way", "memory", "command_line")
 _HEAD = """\
 # Benchmarks
 

@@ -10,7 +10,7 @@ from contract_tests.api.access.team_helpers import everyone, in_team, outsider, 
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import is_problem
 from contract_tests.workflows.known import take_turn
-from control.policy.budgets import month_of
+from control.policy.months import month_of
 from storage.access.budgets import BudgetNotice
 from storage.events.alerts import Alert
 from storage.instances.spans import BilledSpan

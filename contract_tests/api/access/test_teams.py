@@ -218,6 +218,8 @@ def test_every_list_of_teams_records_is_among_them() -> None:
     # And of figures of instances in test_metrics.py.
     others = {"orgs.ca", "projects.get", "events.follow", "backups.health", "budgets.get"}
     others.add("metrics.scrape")
+    # Of what everybody uses, and what that costs, in contract_tests/api/billing.
+    others |= {"usage.list", "cost_report.get"}
     # Of a project, which is not there for those who do not see it.
     others.add("project_members.list")
     assert listing == {*LISTS} - {"branches.list", "project_roles.list"} | others

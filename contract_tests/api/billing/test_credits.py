@@ -1,13 +1,18 @@
 """Credits: what the operator grants, what an organization sees of it, and what is refused."""
 
-from collections.abc import Callable
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from contract_tests import written
+from contract_tests.api.conftest import MakeHouse
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import NEVER, is_problem
-from control.mail.billing_letters import amount
+from control.policy import price_lists
 from menagerie import credit_grants
 from menagerie.errors import SettingsError
 from storage.billing import credit_ledger
@@ -99,10 +104,29 @@ def test_only_who_sees_the_bills_sees_credits(house: House, tenant: Tenant) -> N
     is_problem(house.get(path, house.tenant().key), 404, "not_found")
 
 
-WRITTEN: dict[int, str] = {5: "0.05 USD", 123_456: "1,234.56 USD", -100: "-1.00 USD"}
+def test_where_billing_is_off_there_is_none(make_house: MakeHouse) -> None:
+    house = make_house()
+    tenant = house.tenant()
+    settings = replace(house.services.settings, prices=price_lists.free())
+    object.__setattr__(house.services, "settings", settings)
+    apply = {"programme": "startup", "statement": "We rent out looms."}
+    for method, path, body in (
+        ("GET", "credits", None),
+        ("GET", "programmes/applications", None),
+        ("POST", "programmes/applications", apply),
+        ("GET", "referrals", None),
+        ("POST", "referrals", None),
+    ):
+        sent: dict[str, Any] = {} if body is None else {"json": body}
+        answer = house.request(method, f"{tenant.path}/{path}", tenant.key, **sent)
+        is_problem(answer, 409, "billing_off")
+    body = {"name": "Referred", "referral_code": "0123456789"}
+    is_problem(house.post("/v1/orgs", house.person().session, json=body), 409, "billing_off")
 
 
-@pytest.mark.parametrize("cents", WRITTEN)
-def test_an_amount_is_written_as_people_do(cents: int) -> None:
-    shown: Callable[[int], str] = amount
-    assert shown(cents) == WRITTEN[cents]
+def test_a_command_says_that_there_is_no_installation(tmp_path: Path) -> None:
+    told = f"{tmp_path} is not the home of an installation"
+    for command in (["credits", "grant", "org_1", "5", "--reason", "so"], ["billing", "run"]):
+        called = [sys.executable, "-m", "menagerie", *command, "--home", str(tmp_path)]
+        ended = subprocess.run(called, capture_output=True, text=True, check=False)
+        assert (ended.returncode, told in ended.stderr) == (2, True), ended.stderr

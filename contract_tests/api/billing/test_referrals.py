@@ -40,7 +40,7 @@ def referred(house: House, tenant: Tenant, person: Person | None = None) -> Tena
 
 def paid(house: House, tenant: Tenant, cents: int) -> None:
     with house.database.write() as db:
-        referring.invoice_paid(db, tenant.org_id, cents)
+        referring.invoice_paid(db, tenant.org_id, cents, "USD")
 
 
 def listed(house: House, tenant: Tenant) -> dict[str, Any]:

@@ -197,15 +197,15 @@ def test_what_a_team_holds_counts_as_it_is_to_be(database: Database) -> None:
         tenants.instance(db, tenant, team_id=blue, size="l8", desired_status="deleted")
         tenants.instance(db, tenant, size="l16")
         db.flush()
-        held = [("f0", 10**9), ("s0", 10**9), ("s1", 10**9)]
+        held = [("local", "f0", 10**9), ("local", "s0", 10**9), ("local", "s1", 10**9)]
         assert sorted(allocations.of_team(db, org_id, blue)) == held
         for each, size in ((running, "s0"), (paused, "s1"), (failed, "f0")):
-            rest = [one for one in held if one[0] != size]
+            rest = [one for one in held if one[1] != size]
             assert sorted(allocations.of_team(db, org_id, blue, besides=each.id)) == rest
         wanted = {"size": "m2", "storage": 7 * 10**9}
         changes.order(db, running, wanted, requested_by=None, now=AT)
         db.flush()
-        grown = [("f0", 10**9), ("m2", 7 * 10**9), ("s1", 10**9)]
+        grown = [("local", "f0", 10**9), ("local", "m2", 7 * 10**9), ("local", "s1", 10**9)]
         assert sorted(allocations.of_team(db, org_id, blue)) == grown
         assert allocations.of_team(db, tenants.make(db).org_id, blue) == []
 

@@ -10,8 +10,8 @@ from sqlalchemy import select
 
 from contract_tests.workflows.known import enqueue, take_turn
 from contract_tests.workflows.stage import Stage
-from control.policy import budgets as policy
-from control.policy.budgets import Month
+from control.policy import months as policy
+from control.policy.months import Month
 from control.workflows.access import budgets
 from storage import identifiers
 from storage.access import budgets as notices

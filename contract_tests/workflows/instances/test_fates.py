@@ -13,8 +13,9 @@ from sqlalchemy.orm import Session
 
 from contract_tests.workflows.stage import Stage
 from control import ordering
-from control.ordering.capacity import Requester
+from control.ordering.requester import Requester
 from control.policy.placement import Overcommit
+from control.policy.price_lists import packaged
 from storage import identifiers, records
 from storage.access import organizations, users
 from storage.catalogue import cells
@@ -123,7 +124,7 @@ def test_a_branch_begins_with_what_is_handed_on(stage: Stage) -> None:
         cell.engines = [{"engine": "duckdb", "versions": ["1.5"], "source": "fake"}]
         cell.last_seen_at = stage.database.now(db)
         org = organizations.fetch(db, stage.org_id)
-        by = Requester(db, org, "usr_somebody", Overcommit(), stage.database.now(db))
+        by = Requester(db, org, "usr_somebody", Overcommit(), stage.database.now(db), packaged())
         found = instances.fetch(db, stage.org_id, source.id)
         branch = ordering.place_branch(by, found, {})
     handed_on = {name for name, fate in FATES.items() if fate.handed_on}

@@ -4,8 +4,9 @@ import pytest
 
 from contract_tests.storage import tenants
 from control import ordering
-from control.ordering.capacity import Requester
+from control.ordering.requester import Requester
 from control.policy.placement import Overcommit
+from control.policy.price_lists import packaged
 from specserver import Invalid
 from storage.access import organizations, projects
 from storage.catalogue import cells
@@ -20,7 +21,7 @@ def test_whoever_has_a_transaction_can_order(database: Database) -> None:
         cell.last_seen_at = database.now(db)
         org = organizations.fetch(db, tenant.org_id)
         project = projects.fetch(db, org.id, tenant.project_id)
-        by = Requester(db, org, "usr_somebody", Overcommit(), database.now(db))
+        by = Requester(db, org, "usr_somebody", Overcommit(), database.now(db), packaged())
         made = ordering.place(by, project, {"engine": "duckdb", "size": "f0", "region": "local"})
         assert (made.status, made.requested_by) == ("requested", "usr_somebody")
         assert (made.engine_version, made.cell_id) == ("1.5", cell.id)

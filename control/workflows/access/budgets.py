@@ -6,17 +6,18 @@ from typing import Any, Final
 
 from sqlalchemy.orm import Session
 
+from control.billing import charges
+from control.billing.charges import Spend
 from control.events import publishing
 from control.policy import budgets
 from control.policy.alert_kinds import BUDGET
-from control.policy.budgets import Month, Spend
-from control.policy.prices import CURRENCY
+from control.policy.months import Month, month_of
+from control.policy.prices import PriceBook, amount, whole_cents
 from control.work import Operation, Schedule, workflow
 from storage.access import budgets as notices
 from storage.access.budgets import Watched
 from storage.access.teams import Team
 from storage.database import now
-from storage.instances import spans
 from storage.lookups import by_key
 
 _AT_ONCE: Final = 200
@@ -26,27 +27,30 @@ _AT_ONCE: Final = 200
 @workflow("budgets.watch", deadline_s=300)
 def watch(op: Operation) -> None:
     """Looks without holding anything, and then again at each team for which there is something."""
-    after, there_are_more = "", True
+    book = op.services.settings.prices
+    after, there_are_more = "", book.is_on
     while there_are_more:
         with op.database.read() as db:
             watched = notices.watched(db, limit=_AT_ONCE, after=after)
-            wanting = _wanting(db, watched, now(db))
+            wanting = _wanting(db, book, watched, now(db))
         for team_id in wanting:
             with op.database.write() as db:
-                _tell(db, team_id)
+                _tell(db, book, team_id)
         there_are_more = len(watched) == _AT_ONCE
         after = watched[-1].team.id if watched else after
 
 
-def _wanting(db: Session, watched: Sequence[Watched], moment: datetime) -> list[str]:
+def _wanting(
+    db: Session, book: PriceBook, watched: Sequence[Watched], moment: datetime
+) -> list[str]:
     """The ids of teams that are to be told something, or whose alert is over."""
-    month = budgets.month_of(moment)
+    month = month_of(moment)
     ids = [each.team.id for each in watched]
-    used = spans.usage(db, ids, since=month.begin, until=moment)
+    used = charges.of_teams(db, book, ids, month, moment)
     told = notices.told(db, ids, month.name)
     wanting = []
     for team, is_alerted in watched:
-        spent = budgets.spend(month, used[team.id], moment).month_to_date
+        spent = used[team.id].month_to_date
         reached = budgets.crossed(spent, team.monthly_budget_cents)
         if not told[team.id].issuperset(reached) or (
             is_alerted and _is_over(told[team.id], reached)
@@ -55,15 +59,14 @@ def _wanting(db: Session, watched: Sequence[Watched], moment: datetime) -> list[
     return wanting
 
 
-def _tell(db: Session, team_id: str) -> None:
+def _tell(db: Session, book: PriceBook, team_id: str) -> None:
     """Whoever holds the team's row tells; another worker finds what was told."""
     team = by_key(db, Team, team_id, lock=True)
     if team is None:
         return
     moment = now(db)
-    month = budgets.month_of(moment)
-    used = spans.usage(db, [team.id], since=month.begin, until=moment)
-    spent = budgets.spend(month, used[team.id], moment)
+    month = month_of(moment)
+    spent = charges.of_teams(db, book, [team.id], month, moment)[team.id]
     reached = budgets.crossed(spent.month_to_date, team.monthly_budget_cents)
     told = notices.told(db, [team.id], month.name)[team.id]
     if _is_over(told, reached):
@@ -71,7 +74,7 @@ def _tell(db: Session, team_id: str) -> None:
     for percent in reached:
         if percent not in told:
             notices.note(db, team, month.name, percent)
-            data = _described(team, month, spent, percent)
+            data = _described(team, book.currency, month, spent, percent)
             publishing.publish(db, team.org_id, "budget.threshold.v1", data, team)
 
 
@@ -80,23 +83,22 @@ def _is_over(told: Collection[int], reached: Collection[int]) -> bool:
     return not told or max(told) not in reached
 
 
-def _described(team: Team, month: Month, spent: Spend, percent: int) -> dict[str, Any]:
+def _described(
+    team: Team, currency: str, month: Month, spent: Spend, percent: int
+) -> dict[str, Any]:
     limit = team.monthly_budget_cents or 0
-    so_far = budgets.whole_cents(spent.month_to_date)
+    so_far = whole_cents(spent.month_to_date)
+    told = amount(so_far, currency), amount(limit, currency)
     return {
         "team_id": team.id,
         "month": month.name,
         "threshold_percent": percent,
-        "currency": CURRENCY,
+        "currency": currency,
         "month_to_date_cents": so_far,
-        "forecast_cents": budgets.whole_cents(spent.forecast),
+        "forecast_cents": whole_cents(spent.forecast),
         "monthly_budget_cents": limit,
-        "reason": f"{_amount(so_far)} of {_amount(limit)} are spent in {month.name}",
+        "reason": f"{told[0]} of {told[1]} are spent in {month.name}",
     }
-
-
-def _amount(cents: int) -> str:
-    return f"{cents // 100:,}.{cents % 100:02} {CURRENCY}"
 
 
 SCHEDULE: Final = Schedule("budgets", watch, every_s=300)

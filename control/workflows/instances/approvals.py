@@ -8,8 +8,8 @@ from sqlalchemy.orm import Session
 from control import events
 from control.mail import letters
 from control.ordering import approving
-from control.ordering.capacity import Requester
-from control.policy.approvals import usd
+from control.ordering.requester import Requester
+from control.policy.prices import amount
 from control.services import Services
 from control.work import Operation, Schedule, workflow
 from control.workflows.access import mail
@@ -66,7 +66,7 @@ def tell_deciders(by: Requester, services: Services, approval: Approval) -> None
             org=by.org.name,
             team=team.name,
             order=_described(approval.order),
-            cost=usd(approval.cost_cents),
+            cost=amount(approval.cost_cents, by.prices.currency),
             reasons=[reason["message"] for reason in approval.reasons],
             approval_id=approval.id,
             until=f"{approval.expires_at:%Y-%m-%d %H:%M} UTC",

@@ -1,0 +1,1 @@
+"""Work of billing: metering by the hour, and watching over spending caps."""

@@ -1,0 +1,123 @@
+"""What the operator's commands for invoices do, and how they tell it."""
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+from dataclasses import astuple, fields
+from typing import Any, Final
+
+from stdnum.eu import vat
+
+from control.billing import invoicing, journal
+from control.events.envelope import timestamp
+from control.policy.issuers import EU, fault_of_party
+from control.policy.months import month_named
+from control.policy.prices import amount
+from control.services import Services
+from control.workflows.billing import invoices as work
+from menagerie.credit_grants import text_of
+from menagerie.errors import SettingsError
+from storage.access import organizations
+from storage.billing import customers, invoices
+from storage.billing.invoices import Invoice
+from storage.events import audit
+
+_PAGE: Final = 500
+_MONTH: Final = re.compile("[0-9]{4}-(0[1-9]|1[0-2])")
+
+
+def run(services: Services) -> str:
+    """Raises SettingsError where no invoices are made."""
+    issuer = services.settings.issuer
+    if issuer is None or not services.settings.prices.is_on:
+        raise SettingsError("no invoices are made: set invoice_issuer, and leave money on")
+    with services.database.read() as db:
+        due = list(work.due(issuer, services.database.now(db)))
+    for month in due:
+        while work.finalize_next(services, issuer, month):
+            pass
+    made = [len(list(_of_month(services, month.name))) for month in due[-1:]]
+    if not due:
+        return f"nothing is due: the first month is {issuer.first_month}, billed two days after it"
+    return f"all invoices up to {due[-1].name} are made; that month has {made[0]}"
+
+
+def listed(services: Services, month: str) -> list[dict[str, Any]]:
+    with services.database.read() as db:
+        moment = services.database.now(db)
+    return [
+        {
+            "id": one.id,
+            "number": one.number,
+            "org_id": one.org_id,
+            "status": one.status_at(moment),
+            "subtotal_cents": one.subtotal_cents,
+            "credits_cents": one.credits_cents,
+            "tax_cents": one.tax_cents,
+            "total_cents": one.total_cents,
+            "currency": one.currency,
+            "due_at": timestamp(one.due_at),
+        }
+        for one in _of_month(services, _named(month))
+    ]
+
+
+def journal_csv(services: Services, month: str) -> str:
+    """With a header; amounts in cents, debits positive."""
+    text = io.StringIO()
+    written = csv.writer(text)
+    written.writerow(each.name for each in fields(journal.JournalEntry))
+    for invoice in _of_month(services, _named(month)):
+        for entry in journal.entries(invoice):
+            at, *rest = astuple(entry)
+            written.writerow([timestamp(at), *rest])
+    return text.getvalue()
+
+
+def pay(services: Services, number_or_id: str) -> str:
+    with services.database.write() as db:
+        paid = invoicing.pay(db, number_or_id)
+        return f"{paid.number}: {amount(paid.total_cents, paid.currency)} paid"
+
+
+def void(services: Services, number_or_id: str, reason: str) -> str:
+    reason = text_of("reason", reason)
+    with services.database.write() as db:
+        return f"{invoicing.void(db, number_or_id, reason).number}: void"
+
+
+def set_customer(services: Services, org_id: str, given: dict[str, str]) -> str:
+    """Raises SettingsError with what is wrong with a value."""
+    wrong = [f"--{name.replace('_', '-')} {why}" for name in given if (why := _fault(name, given))]
+    if wrong:
+        raise SettingsError("; ".join(wrong))
+    with services.database.write() as db:
+        org = organizations.fetch(db, org_id)
+        details = {**customers.details_of(db, org.id), **given}
+        customers.describe(db, org.id, details)
+        told = {"changed": sorted(given)}
+        audit.append(db, org.id, "customer.update", actor_kind="system", target=org.id, detail=told)
+    shown = ", ".join(f"{name}: {value}" for name, value in sorted(details.items()))
+    return f"{org_id}: {shown or 'nothing is known'}"
+
+
+def _fault(name: str, given: dict[str, str]) -> str:
+    found = fault_of_party(name, given[name])
+    if not found and name == "vat_id" and given[name][:2] in EU | {"EL"}:
+        return "" if vat.is_valid(given[name]) else "is no VAT ID of that country"
+    return found
+
+
+def _named(month: str) -> str:
+    if not _MONTH.fullmatch(month):
+        raise SettingsError(f"{month!r} is no month: write it as 2026-11")
+    return month_named(month).name
+
+
+def _of_month(services: Services, month: str) -> Iterator[Invoice]:
+    after = ""
+    with services.database.read() as db:
+        while found := invoices.of_month(db, month, limit=_PAGE, after=after):
+            yield from found
+            after = found[-1].id
