@@ -238,13 +238,14 @@ def of_a_month_of_a_plan(then: str) -> Callable[[Stage], None]:
             db.get_one(Organization, stage.org_id).plan = "team"
         with stage.database.read() as db:
             month = invoicing.next_month(now(db))
-        settings = replace(stage.services.settings, issuer=invoicing.issuer_from(month))
+        issuer = invoicing.issuer_from(month)
+        settings = replace(stage.services.settings, issuer=issuer)
         stage.services = replace(stage.services, settings=settings)
         with stage.database.read() as db:
             left = month.end + FINAL_AFTER - now(db)
         stage.pass_time(left.total_seconds() + 1)
         if then == "invoices.document":
-            while invoice_work.finalize_next(stage.services, settings.issuer, month):
+            while invoice_work.finalize_next(stage.services, issuer, month):
                 pass
         else:
             by_itself(then)(stage)

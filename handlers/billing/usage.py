@@ -74,13 +74,14 @@ def _full_hour(text: str, parameter: str) -> datetime:
 
 
 def _group_of(group_by: str, known: TeamNames) -> GroupOf:
+    centres = {team_id: team.cost_centre for team_id, team in known.items()}
     if group_by == "instance":
         return lambda key: key.instance_id
     if group_by == "metric":
         return lambda key: key.metric
     if group_by == "team":
         return lambda key: key.team_id
-    return lambda key: known[key.team_id].cost_centre if key.team_id in known else None
+    return lambda key: centres.get(key.team_id or "")
 
 
 def _names(call: OrgCall, group_by: str, known: TeamNames, rows: list[UsageRow]) -> dict[str, str]:

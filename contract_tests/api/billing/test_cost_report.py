@@ -125,7 +125,7 @@ def test_pages_lead_to_all_teams_and_each_tells_the_whole(
         instance = billed.instance(house, tenant, "s0", GB)
         of = {"size": "s0", "team_id": path.rpartition("/")[2]}
         billed.span(house, tenant, instance, month.begin, month.end, **of)
-    found, cursor, sums = [], {}, set()
+    found, cursor, sums = list[str](), dict[str, str](), set[int]()
     while True:
         asked = {"month": month.name, "limit": 2, **cursor}
         page = house.get(f"{tenant.path}/cost-report", tenant.key, params=asked).json()

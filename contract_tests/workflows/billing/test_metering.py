@@ -115,12 +115,10 @@ def test_two_workers_and_one_that_is_killed_meter_each_hour_once(stage: Stage) -
     with stage.database.write() as db:
         for lane in ("one", "two"):
             enqueue(db, "usage.meter", lane)
-    kept, meters.note_metered = meters.note_metered, _killed
-    try:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(meters, "note_metered", _killed)
         with pytest.raises(Killed):
             stage.turn()
-    finally:
-        meters.note_metered = kept
     stage.pass_time(60)
     while stage.turn():
         pass
