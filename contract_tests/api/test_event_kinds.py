@@ -10,9 +10,10 @@ from sqlalchemy import select
 
 from contract_tests import published
 from contract_tests.api import leaks
-from contract_tests.api.billing import billing_acts
+from contract_tests.api.billing.billing_acts import ACTS as OF_BILLING
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import DOCUMENT, migrating, watch
+from contract_tests.api.sso.sso_acts import ACTS as OF_SSO
 from contract_tests.workflows import siem
 from contract_tests.workflows.fake_backups import ARCHIVING, COPIES
 from contract_tests.workflows.fake_migrations import checked, compared, copied, moment
@@ -322,7 +323,7 @@ ACTS: dict[str, list[Act]] = {
     "org.member.invited.v1": [invited],
     "org.member.removed.v1": [member_removed],
     "budget.threshold.v1": [spent],
-    **billing_acts.ACTS,
+    **(OF_BILLING | OF_SSO),
     "quota.warning.v1": [much_used],
     "quota.exceeded.v1": [all_used],
     "alert.raised.v1": [lost, key_leaked, spent],
@@ -376,14 +377,13 @@ def test_every_kind_of_service_is_there() -> None:
     """What the service is said to publish; `usage.egress.v1` comes with its part."""
     assert {
         *("instance.requested.v1", "instance.ready.v1", "instance.failed.v1"),
-        *("instance.paused.v1", "instance.resumed.v1", "instance.resized.v1"),
-        *("instance.deleted.v1", "instance.credentials.rotated.v1"),
+        *("instance.deleted.v1", "instance.credentials.rotated.v1", "quota.exceeded.v1"),
         *("backup.completed.v1", "backup.failed.v1", "restore.completed.v1"),
         *("migration.preflight.v1", "migration.progress.v1", "migration.verified.v1"),
         *("migration.completed.v1", "migration.failed.v1", "budget.threshold.v1"),
         *("org.member.invited.v1", "org.member.removed.v1", "org.baa_signed.v1"),
-        *("approval.requested.v1", "approval.decided.v1"),
-        *("quota.warning.v1", "quota.exceeded.v1"),
+        *("approval.requested.v1", "approval.decided.v1", "quota.warning.v1"),
+        *("instance.paused.v1", "instance.resumed.v1", "instance.resized.v1"),
     } <= set(KINDS)
 
 

@@ -25,7 +25,7 @@ QUIET = {
     *("instance.requested.v1", "instance.credentials.rotated.v1", "restore.completed.v1"),
     *("migration.preflight.v1", "migration.progress.v1", "migration.verified.v1"),
     *("approval.requested.v1", "approval.decided.v1"),
-    *("org.member.invited.v1", "org.member.removed.v1"),
+    *("org.member.added.v1", "org.member.invited.v1", "org.member.removed.v1"),
     *("org.baa_signed.v1", RAISED, RESOLVED),
     *("usage.egress.v1", "webhook.ping.v1"),
     *("credit.granted.v1", "programme.decided.v1"),

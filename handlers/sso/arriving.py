@@ -1,5 +1,6 @@
 """A verified identity becomes a session: of whichever protocol, it begins and is told alike."""
 
+from control import events
 from control.boundary import Call, identity
 from control.sso import arrivals
 from control.sso.arrivals import Arrival, VerifiedIdentity
@@ -32,6 +33,9 @@ def signed_in(call: Call, connection: SsoConnection, verified: VerifiedIdentity)
 
 
 def _tell_of_member(call: Call, connection: SsoConnection, arrival: Arrival) -> None:
+    user, role = arrival.user, arrival.member_role
+    added = {"user_id": user.id, "email": user.email, "role": role, "source": "sso"}
+    events.publish(call.db, connection.org_id, "org.member.added.v1", added)
     audit.append(
         call.db,
         connection.org_id,

@@ -55,8 +55,8 @@ def test_whoever_is_pushed_is_a_member_with_an_account(provider: Provider) -> No
     assert acts(provider, made["id"]) == [
         ("scim_user.create", "scim_token", provider.token_id, told)
     ]
-    invited = {"invite_id": None, "email": provider.address("ada"), "role": "member"}
-    assert published(provider, "org.member.invited.v1") == [invited]
+    added = {"user_id": made["id"], "email": provider.address("ada"), "role": "member"}
+    assert published(provider, "org.member.added.v1") == [{**added, "source": "scim"}]
 
 
 def test_people_come_with_the_role_of_the_token(house: House) -> None:
@@ -72,7 +72,7 @@ def test_somebody_with_an_account_keeps_it_and_a_member_their_role(provider: Pro
     with provider.house.database.read() as db:
         assert users.of_ids(db, [admin.id])[admin.id].name != "G. Hopper"
     assert provider.house.get("/v1/me", admin.session).status_code == 200
-    assert published(provider, "org.member.invited.v1") == []
+    assert published(provider, "org.member.added.v1") == []
 
 
 def test_nobody_is_brought_in_whose_domain_is_not_verified(provider: Provider) -> None:

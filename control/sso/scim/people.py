@@ -23,7 +23,7 @@ from storage.sso import domains, scim_groups, scim_users
 from storage.sso.scim_users import ScimUser
 
 NAME_LENGTH: Final = 100
-INVITED: Final = "org.member.invited.v1"
+ADDED: Final = "org.member.added.v1"
 REMOVED: Final = "org.member.removed.v1"
 
 
@@ -108,7 +108,8 @@ def _join(call: ScimCall, record: ScimUser, account: User) -> Membership:
     member = memberships.create(call.db, call.org.id, account.id, role)
     held_roles.give_back(call.db, member, record.held)
     record.held = None
-    call.emit(INVITED, {"invite_id": None, "email": account.email, "role": role})
+    added = {"user_id": account.id, "email": account.email, "role": role, "source": "scim"}
+    call.emit(ADDED, added)
     if role == "owner":
         title, reason = f"{account.email} is an owner of {{name}} again", _AGAIN
         events.raise_(call.db, call.org, OWNER_ADDED, "warning", title, reason, cause=account.id)
