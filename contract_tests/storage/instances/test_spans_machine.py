@@ -17,7 +17,7 @@ from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from contract_tests.databases import DIALECTS, Databases
-from contract_tests.storage import tenants
+from contract_tests.storage import corrections, tenants
 from contract_tests.storage.instances.clock import BEGIN, clock_of
 from contract_tests.storage.instances.test_lifecycle_machine import ACTS
 from control.billing import charges
@@ -277,7 +277,7 @@ class Accounts(RuleBasedStateMachine):
             known = self.metered[reading[:3]]
             known.append((reading.team_id, quantity - sum(each for _, each in known)))
             for _ in range(2):
-                meters.correct(db, reading, "counted twice")
+                corrections.correct(db, reading, "counted twice")
 
     def reading(
         self, db: Session, of: int, meter: str, hour: datetime, quantity: int
