@@ -46,6 +46,8 @@ CELLS_OWN = {
     "cell/engines/resp/append_only.py": "what was fetched for a restore, of the cell's",
     "cell/engines/resp/files.py": "a snapshot that is complete, of the cell's",
     "cell/instances/activity.py": "the home's",
+    "cell/instances/sent_bytes.py": "what the gateway wrote, in a folder of the cell's",
+    "gateway/sent_bytes.py": "the gateway's own files, in a folder of the cell's",
     "cell/instances/dumps.py": "names in the instance's folder, of the cell's",
     "cell/instances/nameless_files.py": "/proc",
     "cell/instances/snapshots.py": "snapshots of the cell's; a copy that is made is not read",

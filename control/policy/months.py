@@ -41,6 +41,8 @@ def month_named(name: str) -> Month:
 
 def months(since: datetime, until: datetime) -> Iterator[Month]:
     """Those that [since, until) touches, in their order."""
+    if since >= until:
+        return
     month = month_of(since)
     while month.begin < until:
         yield month

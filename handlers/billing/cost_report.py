@@ -3,7 +3,7 @@
 import csv
 import io
 from functools import partial
-from typing import Any
+from typing import Final
 
 from control.billing import usage_rows
 from control.billing.usage_rows import CostRow
@@ -17,7 +17,8 @@ from storage.access import teams
 from storage.billing.whose import Whose
 from storage.pages import Page
 
-Body = dict[str, Any]
+FIRST: Final = "1970-01"
+"""The month in which the first price list begins to hold."""
 
 
 def get(
@@ -43,11 +44,13 @@ def get(
 
 def _month(call: OrgCall, name: str | None) -> Month:
     this = month_of(call.now)
-    chosen = this if name is None else usage_rows.month_named(name)
-    if chosen.begin > this.begin:
-        message = f"must not be later than this month, {this.name}"
+    if name is None:
+        return this
+    # By their names: the calendar does not have all months that can be written.
+    if not FIRST <= name <= this.name:
+        message = f"must be from {FIRST} to this month, {this.name}"
         raise instants.refused(message, keyword="maximum", parameter="month")
-    return chosen
+    return usage_rows.month_named(name)
 
 
 def _rows(call: OrgCall, month: Month) -> list[CostRow]:

@@ -58,9 +58,9 @@ def test_it_is_set_shown_audited_and_removed(house: House, tenant: Tenant) -> No
         entry = written.audited(db, tenant.org_id)[0]
     assert (entry.action, entry.target) == ("spending_cap.replace", tenant.org_id)
     assert entry.detail["monthly_amount_cents"] == 50_000
-    assert {one["name"]: one["from"] for one in entry.detail["changes"]} == {
-        "monthly_amount_cents": None,
-        "on_reach": "refuse",
+    assert entry.detail["changes"] == {
+        "monthly_amount_cents": {"from": None, "to": 50_000},
+        "on_reach": {"from": "refuse", "to": "pause"},
     }
     assert cap(house, tenant, None)["left_cents"] is None
     assert order(house, tenant, "m2").status_code == 201

@@ -168,8 +168,15 @@ def test_a_span_is_of_full_hours_and_bounded(
 
 def test_a_span_that_ends_before_it_begins_has_nothing(house: House, tenant: Tenant) -> None:
     later = (datetime.now(UTC) + timedelta(days=400)).strftime("%Y-%m-%dT%H:00:00Z")
-    answer = house.get(f"{tenant.path}/usage", tenant.key, params={"from": later})
-    assert (answer.status_code, answer.json()["items"]) == (200, [])
+    for span in (
+        {"from": later},
+        {"from": "9999-12-31T23:00:00Z"},
+        {"from": "9999-12-31T23:00:00Z", "to": "9999-12-31T23:00:00Z"},
+        {"from": "0001-01-01T00:00:00Z", "to": "0001-01-02T00:00:00Z"},
+        {"to": "0001-01-01T00:00:00Z"},
+    ):
+        answer = house.get(f"{tenant.path}/usage", tenant.key, params=span)
+        assert (answer.status_code, answer.json()["items"]) == (200, [])
 
 
 def test_where_money_is_off_nothing_is_told(house: House, tenant: Tenant) -> None:
