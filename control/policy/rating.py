@@ -32,10 +32,6 @@ UNITS: Final[Mapping[str, str]] = {
     SEATS: "seat_hour",
 }
 """By metric, what its quantities count. `gb_second`: of every started GB that the size has not."""
-METERS: Final = (BACKUPS, EGRESS, DOMAINS, SEATS)
-"""Those that are counted by the hour; the others follow from what instances are."""
-OF_ORGANIZATIONS: Final = (PLAN, SEATS)
-"""Those of no instance and no team."""
 _HOUR_S: Final = HOUR // SECOND
 
 

@@ -3,7 +3,6 @@
 import csv
 import io
 from functools import partial
-from typing import Any
 
 from control.billing import usage_rows
 from control.billing.usage_rows import CostRow
@@ -16,8 +15,6 @@ from specserver import Reply
 from storage.access import teams
 from storage.billing.whose import Whose
 from storage.pages import Page
-
-Body = dict[str, Any]
 
 
 def get(

@@ -19,8 +19,6 @@ from storage.prepared import Prepared
 
 PLANS: Final = ("free", "solo", "team", "enterprise")
 STATUSES: Final = ("open", "closed")
-ON_REACH: Final = ("refuse", "pause")
-"""What happens when a spending cap is reached; whatever would exceed it is refused anyway."""
 
 
 class Organization(Owned, Record):

@@ -94,14 +94,6 @@ def raise_to(db: Session, readings: Collection[MeterReading]) -> None:
     _add(db, new)
 
 
-def correct(db: Session, reading: MeterReading, reason: str) -> None:
-    """Make the hour's sum that of the reading, by an entry that says why."""
-    count, total = _known(db, [reading]).get(reading[:3], (0, 0))
-    if reading.quantity != total:
-        changed = {**reading._asdict(), "quantity": reading.quantity - total}
-        _add(db, [{**changed, "seq": count, "reason": reason}])
-
-
 def _known(
     db: Session, readings: Collection[MeterReading]
 ) -> dict[tuple[str, str, datetime], tuple[int, int]]:

@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
+from contract_tests import corrections
 from contract_tests.databases import DIALECTS, Databases
 from contract_tests.storage import tenants
 from contract_tests.storage.instances.clock import BEGIN, clock_of
@@ -277,7 +278,7 @@ class Accounts(RuleBasedStateMachine):
             known = self.metered[reading[:3]]
             known.append((reading.team_id, quantity - sum(each for _, each in known)))
             for _ in range(2):
-                meters.correct(db, reading, "counted twice")
+                corrections.correct(db, reading, "counted twice")
 
     def reading(
         self, db: Session, of: int, meter: str, hour: datetime, quantity: int

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from contract_tests import corrections
 from contract_tests.workflows.known import enqueue, take_turn
 from contract_tests.workflows.stage import Killed, Stage
 from control.policy.months import HOUR, hour_of
@@ -207,7 +208,7 @@ def test_an_entry_is_corrected_by_another_and_never_changed(stage: Stage) -> Non
     with stage.database.write() as db:
         meters.raise_to(db, [reading])
         for _ in range(2):
-            meters.correct(db, reading._replace(quantity=4), "the gateway counted twice")
+            corrections.correct(db, reading._replace(quantity=4), "the gateway counted twice")
     assert entries(stage, "egress") == [(hour, 10), (hour, -6)]
     with pytest.raises(Exception, match="corrected by another entry"), stage.database.write() as db:
         db.scalars(select(MeterEntry)).first().quantity = 3  # type: ignore[union-attr]
