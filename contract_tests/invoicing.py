@@ -3,11 +3,13 @@
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
 from contract_tests.api.harness import House, Tenant
 from control.policy.issuers import Issuer, Party
 from control.policy.months import Month, month_of
 from menagerie import invoice_books
-from storage.billing import invoices
 from storage.billing.invoices import Invoice
 
 SELLER = Party(
@@ -52,8 +54,13 @@ def billed(house: House, month: Month) -> str:
     return told
 
 
+def find(db: Session, org_id: str, month: Month) -> Invoice | None:
+    rows = select(Invoice).where(Invoice.org_id == org_id, Invoice.month == month.name)
+    return db.scalars(rows).one_or_none()
+
+
 def invoice_of(house: House, tenant: Tenant, month: Month) -> Invoice:
     with house.database.read() as db:
-        found = invoices.find(db, tenant.org_id, month.name)
+        found = find(db, tenant.org_id, month)
     assert found is not None
     return found

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand
 
 from clients.cli import command_context, failures, given
-from clients.cli.groups import CommandApp, Group
+from clients.cli.groups import CommandApp, CommandGroup
 from clients.cli.operations import BESIDE, NounGroup
 from clients.document import Document
 from clients.errors import ClientError
@@ -44,7 +44,7 @@ ALIASES: Final = {
 DOCUMENTED_TOO: Final = frozenset({"credentials"})
 
 
-class RootGroup(Group):
+class RootGroup(CommandGroup):
     """Commands registered on `app`, then shortcuts, then one group per noun of the document."""
 
     @cached_property

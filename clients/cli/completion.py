@@ -13,13 +13,13 @@ from typer.completion import (  # type: ignore[attr-defined]  # as above
     install as install_script,
 )
 
-from clients.cli.groups import CommandApp, Group
+from clients.cli.groups import CommandApp, CommandGroup
 from clients.errors import ConfigurationError
 
 PROGRAM = "menagerie"
 COMPLETE_VAR = "_MENAGERIE_COMPLETE"
 
-app = CommandApp(cls=Group, no_args_is_help=True, help="Show or install shell completion.")
+app = CommandApp(cls=CommandGroup, no_args_is_help=True, help="Show or install shell completion.")
 
 
 class Shell(StrEnum):

@@ -77,7 +77,7 @@ class CommandApp(typer.Typer):
         return super().command(name, **{"cls": Command, **settings})
 
 
-class Group(TyperGroup):
+class CommandGroup(TyperGroup):
     """A group that takes common options in front, and knows its commands by nearly their names."""
 
     def get_help(self, ctx: Any) -> str:

@@ -13,7 +13,7 @@ from clients.cli import confirming, moments, options, output
 from clients.cli.arguments import ProfileOption
 from clients.cli.command_context import CommandContext, open_context
 from clients.cli.confirming import YesOption
-from clients.cli.groups import CommandApp, Group
+from clients.cli.groups import CommandApp, CommandGroup
 from clients.cli.options import Option
 from clients.cli.output import OutputOption
 from clients.document import Document, Operation
@@ -73,7 +73,7 @@ LimitOption = Annotated[
 ]
 
 
-class NounGroup(Group):
+class NounGroup(CommandGroup):
     """The commands of one noun; each is built when it is first asked for."""
 
     def __init__(self, document: Document, noun: str, **settings: Any) -> None:

@@ -8,14 +8,16 @@ import typer
 from clients import profiles
 from clients.cli import confirming
 from clients.cli.confirming import YesOption
-from clients.cli.groups import CommandApp, Group
+from clients.cli.groups import CommandApp, CommandGroup
 from clients.cli.options import read_text
 from clients.cli.output import OutputOption, show
 from clients.errors import ConfigurationError
 from clients.profiles import SECRETS, VARIABLES, Profile, Profiles, of_server, require_token
 from clients.wording import listed
 
-app = CommandApp(cls=Group, no_args_is_help=True, help="List, choose, change and remove profiles.")
+app = CommandApp(
+    cls=CommandGroup, no_args_is_help=True, help="List, choose, change and remove profiles."
+)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Profile, by name.")]
 

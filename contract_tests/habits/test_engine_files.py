@@ -50,6 +50,7 @@ CELLS_OWN = {
     "gateway/sent_bytes.py": "the gateway's own files, in a folder of the cell's",
     "cell/instances/dumps.py": "names in the instance's folder, of the cell's",
     "cell/instances/nameless_files.py": "/proc",
+    "cell/instances/sent_bytes.py": "what the gateway wrote, in a folder of the cell's",
     "cell/instances/snapshots.py": "snapshots of the cell's; a copy that is made is not read",
     "cell/instances/wal_recoveries.py": "what is unpacked for a restore, in a folder of the cell's",
     "cell/layout.py": "the home's, before engines run; the configuration",
@@ -70,6 +71,7 @@ CELLS_OWN = {
     "cell/runtime/stop_signals.py": "/proc",
     "gateway/activity.py": "the home's",
     "gateway/certificates.py": "the home's",
+    "gateway/sent_bytes.py": "what it wrote itself, in a folder of the cell's",
 }
 CELLS = {
     names(path): path

@@ -33,6 +33,11 @@ IN_MODULES_AND_CLASSES = {
 }
 # What the requirement calls a sync that is turned round.
 REQUIRED = "way_back"
+# Methods that a library calls by these names, each with the interface that it is of.
+OF_LIBRARIES = {
+    f"control/sso/scim/filters.py: visit_{node}": "scim2_models.path.FilterVisitor"
+    for node in ("comparison", "logical_expr", "not", "present", "value_path")
+}
 PHRASES = {"in_force": "valid, or usable", "act_key": "operation_key", "let_go": "release"}
 
 
@@ -66,7 +71,9 @@ def test_no_name_is_a_metaphor() -> None:
         for name in named(path)
         if words(name) & INSTEAD.keys() or name.strip("_") in PHRASES
     }
-    assert not found, f"write instead: {INSTEAD | PHRASES}"
+    assert not found - OF_LIBRARIES.keys(), f"write instead: {INSTEAD | PHRASES}"
+    # An exception that nothing needs any more is none.
+    assert OF_LIBRARIES.keys() <= found
 
 
 def test_no_module_or_class_is_named_loosely() -> None:
@@ -113,6 +120,7 @@ DOUBLED = {
     "Sealer": "encrypts what is kept: a cell's, and the control plane's",
     "Session": "statements over one connection, at either end of it",
     "Size": "of an instance, as plans sell it and as a cell enforces it",
+    "User": "a person who has an account, and what SCIM says of them",
     **dict.fromkeys(
         (
             "Conflict", "Forbidden", "Invalid", "NotFound", "Problem", "TooManyRequests",

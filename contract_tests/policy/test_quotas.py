@@ -9,7 +9,6 @@ from control.policy.plans import PLANS
 from control.policy.quotas import (
     DOMAINS_MAX,
     ORGS_CLOSED_MAX,
-    StoredBackup,
     Usage,
     check_closed_orgs,
     check_more_storage,
@@ -22,9 +21,9 @@ from control.policy.quotas import (
     check_one_more_team,
     check_return,
     orgs_max,
-    surplus_backups,
 )
 from control.policy.sizes import GB, TB
+from control.policy.surplus_backups import StoredBackup, surplus_backups
 from control.policy.violations import Violation, gigabytes, refuse, wrong
 from specserver import Invalid
 

@@ -18,7 +18,7 @@ from cryptography.x509.oid import NameOID
 from lxml import etree
 
 from control.sso.saml import service_provider
-from control.sso.saml.assertions import Expected
+from control.sso.saml.assertions import ExpectedAssertion
 from control.sso.saml.documents import DS, EXC_C14N, SAML, SAMLP, Element, tag
 from control.sso.saml.known import SamlSettings
 from control.sso.saml.responses import Trust
@@ -247,8 +247,10 @@ def trust(*signers: Signer, **said: Any) -> Trust:
     return Trust(SamlSettings(ISSUER, SSO_URL, pems), **said)
 
 
-def expected(**said: Any) -> Expected:
-    return Expected(**{"issuer": ISSUER, "provider": SP, "request_id": REQUEST, "now": NOW, **said})
+def expected(**said: Any) -> ExpectedAssertion:
+    return ExpectedAssertion(
+        **{"issuer": ISSUER, "provider": SP, "request_id": REQUEST, "now": NOW, **said}
+    )
 
 
 def metadata_xml(*signers: Signer, **said: Any) -> bytes:

@@ -13,7 +13,7 @@ from contract_tests.saml import attack_parts, provider, sealing
 from contract_tests.saml.provider import ADA, NOW, expected, trust, xml
 from control.sso.saml import own_metadata, responses, service_provider
 from control.sso.saml.documents import SAML, XENC, XENC11, Element, tag
-from control.sso.saml.refusals import SamlRefused
+from control.sso.saml.reasons import SamlRefused
 
 PAIR = service_provider.new_key_pair("ssoc_01JD7QK3V8Y2M4N6P8R0S2T4V6", NOW)
 KEY = PAIR.loaded()

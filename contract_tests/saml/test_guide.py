@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from control.sso.saml.refusals import REASONS
+from control.sso.saml.reasons import REASONS
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "sso.md"
 

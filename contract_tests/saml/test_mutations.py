@@ -11,7 +11,7 @@ from contract_tests.saml.attack_parts import evil_of
 from contract_tests.saml.provider import ADA, EVE, SIGNER, expected, trust, xml
 from control.sso.saml import responses
 from control.sso.saml.documents import Element
-from control.sso.saml.refusals import SamlRefused
+from control.sso.saml.reasons import SamlRefused
 
 GOOD = xml(provider.good())
 BOTH = xml(provider.response(provider.signed_assertion(), signer=SIGNER))

@@ -16,9 +16,9 @@ from contract_tests.saml import identity_provider, provider
 from contract_tests.saml.identity_provider import IdentityProvider
 from contract_tests.saml.provider import ADA, SP, Signer
 from control.sso.saml import metadata, own_metadata, requests, responses, service_provider
-from control.sso.saml.assertions import Expected
+from control.sso.saml.assertions import ExpectedAssertion
 from control.sso.saml.documents import SAML, XENC, XENC11, tag
-from control.sso.saml.refusals import SamlRefused
+from control.sso.saml.reasons import SamlRefused
 from control.sso.saml.responses import Trust
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -54,7 +54,7 @@ def query(theirs: IdentityProvider, *, signs: bool = False) -> dict[str, str]:
 
 def accepted(theirs: IdentityProvider, answer: str, **said: Any) -> Any:
     trust = Trust(metadata.parse(theirs.metadata), **said)
-    expected = Expected(trust.settings.entity_id, SP, REQUEST, datetime.now(UTC))
+    expected = ExpectedAssertion(trust.settings.entity_id, SP, REQUEST, datetime.now(UTC))
     return responses.accept(responses.decoded(answer), trust, expected, {})
 
 

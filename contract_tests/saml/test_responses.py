@@ -10,10 +10,10 @@ from lxml import etree
 from contract_tests.saml import attacks, provider
 from contract_tests.saml.attack_parts import Attack
 from contract_tests.saml.provider import ADA, NOW, OTHER, SIGNER, Signer, expected, trust, xml
-from control.sso.saml import refusals, responses
+from control.sso.saml import reasons, responses
 from control.sso.saml.assertions import AssertedIdentity
 from control.sso.saml.documents import EXC_C14N
-from control.sso.saml.refusals import SamlRefused
+from control.sso.saml.reasons import SamlRefused
 
 ATTACKS = attacks.all_of_them()
 
@@ -43,7 +43,7 @@ def test_a_response_says_who_comes() -> None:
 )
 def test_an_attack_is_refused_for_what_it_is(attack: Attack) -> None:
     assert refused(attack.xml) in attack.reasons
-    assert attack.reasons <= refusals.REASONS.keys()
+    assert attack.reasons <= reasons.REASONS.keys()
 
 
 def test_there_are_attacks_of_each_kind() -> None:

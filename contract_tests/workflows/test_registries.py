@@ -11,28 +11,26 @@ from typing import Any, Final
 import pytest
 from sqlalchemy import event, select
 
-from contract_tests import invoicing, published
+from contract_tests import published
 from contract_tests.by_day import one_in
 from contract_tests.name_server import NameServer
 from contract_tests.oidc_issuer import NEVER
 from contract_tests.workflows import known, posted, siem
+from contract_tests.workflows.billing.ended_month import of_a_month_of_a_plan
 from contract_tests.workflows.data import migrating, stored
 from contract_tests.workflows.stage import LEASE_S, Killed, Stage
 from contract_tests.workflows.test_three_ways import CASES
 from control.events import raise_
 from control.mail import Letter
-from control.policy.invoices import FINAL_AFTER
 from control.policy.months import HOUR, hour_of
 from control.siem import told
 from control.workflows.access import password_resets
-from control.workflows.billing import invoices as invoice_work
 from control.workflows.instances.resuming import bring_back
 from control.workflows.instances.starting import start
 from control.workflows.network.dns import DnsResolver
 from control.workflows.network.domains import verify_domain
 from specserver import Document
 from storage.access import organizations, users
-from storage.access.organizations import Organization
 from storage.access.teams import Team
 from storage.catalogue import cells
 from storage.columns import EPOCH
@@ -228,29 +226,6 @@ def of_a_lost_password(stage: Stage) -> None:
     with stage.database.write() as db:
         users.create(db, email=email, name="Forgetful")
         password_resets.ask(db, stage.services.sealer, email, {"request_id": "r", "ip": "::1"})
-
-
-def of_a_month_of_a_plan(then: str) -> Callable[[Stage], None]:
-    """That is over, of an organization that pays; `then` is the workflow that is begun."""
-
-    def begin(stage: Stage) -> None:
-        with stage.database.write() as db:
-            db.get_one(Organization, stage.org_id).plan = "team"
-        with stage.database.read() as db:
-            month = invoicing.next_month(now(db))
-        issuer = invoicing.issuer_from(month)
-        settings = replace(stage.services.settings, issuer=issuer)
-        stage.services = replace(stage.services, settings=settings)
-        with stage.database.read() as db:
-            left = month.end + FINAL_AFTER - now(db)
-        stage.pass_time(left.total_seconds() + 1)
-        if then == "invoices.document":
-            while invoice_work.finalize_next(stage.services, issuer, month):
-                pass
-        else:
-            by_itself(then)(stage)
-
-    return begin
 
 
 def with_a_second_store(then: Callable[[Stage], None]) -> Callable[[Stage], None]:

@@ -6,7 +6,6 @@ from typing import Final
 REFERRAL_CENTS: Final = 2_500
 REFERRAL_MONTHS: Final = 12
 GRANT_CENTS_MAX: Final = 1_000_000_000
-MONTHS_MAX: Final = 120
 
 
 def expiry(now: datetime, months: int) -> datetime:

@@ -1,12 +1,11 @@
 """How many of what a user, an organization and an instance may have; whoever asks has counted."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from types import MappingProxyType
 from typing import Final
 
-from control.policy.backups import ancestors
 from control.policy.plans import Plan
 from control.policy.violations import Violation, gigabytes, wrong
 
@@ -18,6 +17,11 @@ INVITES_A_DAY_MAX: Final = 200
 ROLES_MAX: Final = 100
 ASSIGNMENTS_MAX: Final = 5_000
 SCIM_TOKENS_MAX: Final = 5
+SSO_CONNECTIONS_MAX: Final = 10
+SSO_DOMAINS_MAX: Final = 100
+"""That an organization claims at a time, verified or not."""
+GROUPS_MAX: Final = 2_000
+"""Of an organization, those that SCIM has pushed and those that sign-ins have claimed together."""
 SERVICE_ACCOUNTS_MAX: Final = 2_000
 SUPPORT_GRANTS_MAX: Final = 20
 SIEM_DELIVERIES_MAX: Final = 5
@@ -209,6 +213,25 @@ def check_one_more_scim_token(count: int) -> list[Violation]:
     return _at_most(count, SCIM_TOKENS_MAX, "SCIM tokens in force; revoke one first")
 
 
+def check_one_more_sso_connection(count: int) -> list[Violation]:
+    return _at_most(count, SSO_CONNECTIONS_MAX, "SSO connections; delete one first")
+
+
+def check_one_more_sso_domain(count: int) -> list[Violation]:
+    """`count` of those that the organization claims."""
+    if count < SSO_DOMAINS_MAX:
+        return []
+    message = f"an organization can claim {SSO_DOMAINS_MAX} SSO domains; release one first"
+    return [wrong("", "quota", message)]
+
+
+def check_one_more_group(count: int) -> list[Violation]:
+    """`count` of pushed and claimed ones."""
+    if count < GROUPS_MAX:
+        return []
+    return [wrong("", "quota", f"an organization can have {GROUPS_MAX:,} groups")]
+
+
 def check_one_more_support_grant(count: int) -> list[Violation]:
     """`count` of those that are active."""
     return _at_most(count, SUPPORT_GRANTS_MAX, "active support grants; revoke one first")
@@ -339,53 +362,3 @@ def check_one_more_backup(plan: Plan, count: int, stored_bytes: int) -> list[Vio
         )
         return [wrong("", "quota", message)]
     return []
-
-
-@dataclass(frozen=True)
-class StoredBackup:
-    """A completed one of a live instance."""
-
-    id: str
-    instance_id: str
-    kind: str
-    completed_at: datetime
-    stored_bytes: int
-    parent_id: str | None = None
-
-
-def surplus_backups(
-    plan: Plan, stored: Iterable[StoredBackup], needed: Collection[str] = ()
-) -> list[StoredBackup]:
-    """Those that are to go as all of an organization's take more than its plan allows.
-
-    Automatic ones, the oldest first. Each instance keeps its newest backup, and what is `needed`
-    stays with all that it builds on; so does what was asked for, which counts nevertheless. With a
-    full backup go the increments that build on it, the newest of them first.
-    """
-    by_age = sorted(stored, key=lambda each: (each.completed_at, each.id))
-    staying = {*{each.instance_id: each.id for each in by_age}.values(), *needed}
-    staying |= {each.id for each in by_age if each.kind == "manual"}
-    staying |= ancestors({each.id: each.parent_id for each in by_age}, staying)
-    over = 0 if plan.backup_bytes_max is None else _total(by_age) - plan.backup_bytes_max
-    found: dict[str, StoredBackup] = {}
-    for each in _leaves_first(by_age):
-        if over <= 0:
-            break
-        if each.id not in staying:
-            found[each.id] = each
-            over -= each.stored_bytes
-    return list(found.values())
-
-
-def _leaves_first(by_age: Iterable[StoredBackup]) -> list[StoredBackup]:
-    """Oldest first, but for what builds on each, which comes before it."""
-    series: dict[str, list[StoredBackup]] = {}
-    for each in by_age:
-        own = series.get(each.parent_id or "", [])
-        own.insert(0, each)
-        series[each.id] = own
-    return list({one.id: one for each in series.values() for one in each}.values())
-
-
-def _total(stored: Iterable[StoredBackup]) -> int:
-    return sum(each.stored_bytes for each in stored)

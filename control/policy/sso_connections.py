@@ -1,21 +1,12 @@
-"""Rules of SSO connections: how many there are, and what may be said of each kind."""
+"""Rules of SSO connections: what may be said of each kind."""
 
 from collections.abc import Mapping
 from typing import Any, Final
 
 from control.policy.violations import Violation, wrong
 
-CONNECTIONS_MAX: Final = 10
-"""Of one organization."""
 DEFAULT_ROLE: Final = "member"
 _KINDS: Final = ("oidc", "saml")
-
-
-def check_one_more(count: int) -> list[Violation]:
-    if count < CONNECTIONS_MAX:
-        return []
-    message = f"an organization can have {CONNECTIONS_MAX} SSO connections; delete one first"
-    return [wrong("", "quota", message)]
 
 
 def check_new(body: Mapping[str, Any]) -> list[Violation]:

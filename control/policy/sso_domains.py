@@ -10,8 +10,6 @@ from publicsuffixlist import PublicSuffixList
 
 from control.policy.violations import Violation, wrong
 
-CLAIMS_MAX: Final = 100
-"""Domains that an organization claims at a time, verified or not."""
 LABEL: Final = "_menagerie-sso"
 """The TXT record is at this label below the domain: nobody has to change one that is there."""
 _VALUE: Final = "menagerie-sso-domain="
@@ -42,14 +40,6 @@ def check_domain(domain: str) -> list[Violation]:
     """Everything wrong with a domain in its normal form."""
     fault = _form_fault(domain) or _ownership_fault(domain)
     return [wrong("domain", "format", fault)] if fault else []
-
-
-def check_one_more(count: int) -> list[Violation]:
-    """Whether an organization that claims so many may claim one more."""
-    if count < CLAIMS_MAX:
-        return []
-    message = f"an organization can claim {CLAIMS_MAX} SSO domains; release one first"
-    return [wrong("", "quota", message)]
 
 
 def new_txt_value() -> str:

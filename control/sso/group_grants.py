@@ -10,12 +10,11 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
+from control.policy.quotas import GROUPS_MAX
 from storage.sso import scim_groups
 from storage.sso.scim_groups import ScimGroup
 from storage.sso.scim_users import folded
 
-GROUPS_MAX: Final = 2_000
-"""Groups of an organization, pushed and claimed together."""
 CLAIMED_MAX: Final = 200
 """Groups that one sign-in can name; a provider that has more is told to send those in use only."""
 NAME_MAX: Final = 255

@@ -20,7 +20,7 @@ from control.services import Services
 from control.sso.arrivals import VerifiedIdentity
 from control.sso.oidc import discovery, records, sign_ins
 from control.sso.oidc.discovery import Provider
-from control.sso.oidc.id_tokens import Expected
+from control.sso.oidc.id_tokens import ExpectedClaims
 from control.sso.oidc.records import OidcClient
 from control.sso.oidc.sign_ins import CodeExchange, Pending, SignInRefused
 from control.sso.providers import ProvidersBusy, ProviderUnavailable
@@ -121,7 +121,7 @@ def complete(services: Services, question: Question) -> Completed:
         asking = CodeExchange(services.providers, client)
         redirect_to = sign_ins.redirect_uri(services.settings.base_url)
         answered = asking.tokens(body["code"], pending.verifier, redirect_to)
-        expected = Expected(client.client_id, pending.nonce, question.now)
+        expected = ExpectedClaims(client.client_id, pending.nonce, question.now)
         found = _identity(services, client, answered, expected)
     except SignInRefused as refused:
         _refuse(client.connection_id, refused.reason)
@@ -180,7 +180,7 @@ def _taken(services: Services, body: Mapping[str, Any]) -> tuple[OidcClient, Pen
 
 
 def _identity(
-    services: Services, client: OidcClient, answered: Mapping[str, Any], expected: Expected
+    services: Services, client: OidcClient, answered: Mapping[str, Any], expected: ExpectedClaims
 ) -> VerifiedIdentity:
     """By the keys that are known; by new ones, where an unknown one signed."""
     asking = CodeExchange(services.providers, client)

@@ -16,11 +16,7 @@ from storage.access.users import User
 
 def join(call: Call, invite: Invite, user: User) -> Organization:
     """Make the user a member in the role of the invite, which is used by it."""
-    if user.email != invite.email:
-        raise Forbidden(
-            "this invite is for another email address: sign in with the one it was sent to",
-            code="wrong_email",
-        )
+    _refuse_another_address(invite, user)
     org = check_open(call, invite)
     _refuse_other_ways(call, org, user)
     if memberships.find(call.db, org.id, user.id) is not None:
@@ -32,6 +28,14 @@ def join(call: Call, invite: Invite, user: User) -> Organization:
     # Whoever has the token has read what was sent to this address.
     user.verify(user.email, user.email_verified_at or call.now)
     return org
+
+
+def _refuse_another_address(invite: Invite, user: User) -> None:
+    if user.email != invite.email:
+        raise Forbidden(
+            "this invite is for another email address: sign in with the one it was sent to",
+            code="wrong_email",
+        )
 
 
 def _refuse_other_ways(call: Call, org: Organization, user: User) -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from control.policy import quotas
 from control.policy import sso_connections as rules
 from control.policy.violations import refuse, wrong
 from control.sso.saml import connecting
@@ -48,7 +49,7 @@ def _parsed(call: OrgCall, xml: str) -> SamlSettings:
 
 def _made(call: OrgCall) -> SsoConnection:
     configuring.check_default_role(call, rules.DEFAULT_ROLE)
-    refuse(rules.check_one_more(connections.count(call.db, call.org.id)))
+    refuse(quotas.check_one_more_sso_connection(connections.count(call.db, call.org.id)))
     return connections.add(call.db, configuring.new(call, {"name": _NAME, "saml": {}}, None))
 
 

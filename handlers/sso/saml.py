@@ -1,17 +1,20 @@
 """Handlers of the tag SAML: signing in by a response, and what identity providers read of us."""
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
 from control.boundary import Call, identity
 from control.sso.arrivals import VerifiedIdentity
 from control.sso.saml import connecting
-from control.sso.saml.refusals import SamlRefused
+from control.sso.saml.reasons import SamlRefused
 from handlers.sso.arriving import signed_in
 from specserver import NotFound, Reply
 from storage.sso import connections, saml_assertions, saml_connections, sign_ins
 from storage.sso.connections import SsoConnection
+
+if TYPE_CHECKING:  # whoever uses no SAML does not load what reads XML
+    from control.sso.saml.assertions import AssertedIdentity
 
 Body = dict[str, Any]
 
@@ -54,6 +57,10 @@ def _verified(call: Call, connection: SsoConnection, body: Body) -> VerifiedIden
     )
     if not saml_assertions.use(call.db, connection, found.assertion_id, found.ends_at):
         raise SamlRefused("replayed")
+    return _identity(found)
+
+
+def _identity(found: "AssertedIdentity") -> VerifiedIdentity:
     return VerifiedIdentity(
         subject=found.subject,
         email=found.email,

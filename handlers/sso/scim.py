@@ -19,10 +19,10 @@ class ScimResolver(HandlerResolver):
 
 def serve(call: ScimCall) -> Reply:
     # Loading the protocol takes half a second, and most installations have no such provider.
-    from control.sso.scim import server  # noqa: PLC0415
+    from control.sso.scim import protocol  # noqa: PLC0415
 
     request = call.exchange.request
-    answer = server.answer(
+    answer = protocol.answer(
         call,
         base_url=f"{call.services.settings.base_url.rstrip('/')}{ROOT}",
         path=_path(call),

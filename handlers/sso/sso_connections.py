@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from control.boundary import AuditedChanges
+from control.policy import quotas
 from control.policy import sso_connections as rules
 from control.policy.violations import refuse
 from control.sso import group_grants
@@ -31,7 +32,7 @@ def get(call: OrgCall, sso_connection: SsoConnection) -> Body:
 def create(call: OrgCall, body: Body) -> Reply:
     refuse(rules.check_new(body))
     configuring.check_default_role(call, body.get("default_role", rules.DEFAULT_ROLE))
-    refuse(rules.check_one_more(connections.count(call.db, call.org.id)))
+    refuse(quotas.check_one_more_sso_connection(connections.count(call.db, call.org.id)))
     made = connections.add(call.db, configuring.new(call, body, call.asked))
     call.audit(target=made.id, detail=configuring.told(made))
     location = f"/v1/orgs/{call.org.id}/sso/connections/{made.id}"

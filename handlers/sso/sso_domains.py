@@ -3,6 +3,7 @@
 from typing import Any
 
 from control.boundary import AuditedChanges
+from control.policy import quotas
 from control.policy import sso_domains as rules
 from control.policy.violations import refuse
 from control.workflows.sso import domains as checks
@@ -26,7 +27,7 @@ def list_(call: OrgCall, limit: int, cursor: str | None = None) -> Body:
 def create(call: OrgCall, body: Body) -> Reply:
     name = rules.normal_domain(body["domain"])
     refuse(rules.check_domain(name))
-    refuse(rules.check_one_more(domains.count(call.db, call.org.id)))
+    refuse(quotas.check_one_more_sso_domain(domains.count(call.db, call.org.id)))
     if connection_id := body.get("connection_id"):
         connections.fetch(call.db, call.org.id, connection_id)
     made = SsoDomain(
@@ -100,7 +101,7 @@ def _enforce(call: OrgCall, domain: SsoDomain) -> None:
     given = domain.connection_id
     connection = connections.fetch(call.db, call.org.id, given) if given else None
     domain.enforce(has_active_connection=connection is not None and connection.status == "active")
-    if not domains.has_owner_with_a_way_in(call.db, call.org):
+    if not domains.has_break_glass_owner(call.db, call.org):
         raise Conflict(
             "no owner could sign in if your identity provider failed: first let an owner enroll an"
             " authenticator app or a passkey, or have an owner with an address of another domain",

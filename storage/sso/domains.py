@@ -195,7 +195,7 @@ def note_enforced(db: Session, org: Organization) -> None:
     org.sso_enforced_domains = list(db.scalars(rows.order_by(SsoDomain.domain))) or None
 
 
-def has_owner_with_a_way_in(db: Session, org: Organization) -> bool:
+def has_break_glass_owner(db: Session, org: Organization) -> bool:
     """Whether some owner can sign in without the identity provider.
 
     By a password and a second factor, or as their address is in no domain that is enforced.

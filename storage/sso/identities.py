@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from sqlalchemy import ForeignKey, Index, delete, select
+from sqlalchemy import ForeignKey, Index, delete
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage.columns import Owned, Record
@@ -42,12 +42,6 @@ def add(
     db.add(made)
     db.flush()
     return made
-
-
-def of_user(db: Session, org_id: str, user_id: str) -> list[SsoIdentity]:
-    """By which the user comes to the organization."""
-    rows = select(SsoIdentity).where(SsoIdentity.org_id == org_id, SsoIdentity.user_id == user_id)
-    return list(db.scalars(rows.order_by(SsoIdentity.connection_id)))
 
 
 def forget(db: Session, connection: SsoConnection) -> None:

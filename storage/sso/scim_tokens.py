@@ -78,8 +78,8 @@ def count(db: Session, org_id: str, now: datetime) -> int:
     """Those in force."""
     rows = select(sql.count()).select_from(ScimToken)
     rows = rows.where(ScimToken.org_id == org_id, ScimToken.revoked_at.is_(None))
-    in_force = or_(ScimToken.expires_at.is_(None), ScimToken.expires_at > now)
-    return db.scalars(rows.where(in_force)).one()
+    is_unexpired = or_(ScimToken.expires_at.is_(None), ScimToken.expires_at > now)
+    return db.scalars(rows.where(is_unexpired)).one()
 
 
 def by_token_hash(db: Session, token_hash: str) -> ScimToken | None:

@@ -20,7 +20,6 @@ from control.policy.months import Month
 from control.policy.prices import nearest_cents
 from menagerie import credit_grants, invoice_books
 from menagerie.errors import SettingsError
-from storage.billing import invoices
 from storage.billing.invoices import Invoice
 from storage.billing.whose import Whose
 from storage.errors import RecordNotFound, StateConflict
@@ -217,7 +216,7 @@ def test_the_journal_sums_to_zero(own_house: House, month: Month, tenant: Tenant
     assert len(amounts) > 10
     assert sum(amounts) == 0
     with house.database.read() as db:
-        voided = list(journal.entries(invoices.find(db, others[0].org_id, month.name)))  # type: ignore[arg-type]
+        voided = list(journal.entries(billing.find(db, others[0].org_id, month)))  # type: ignore[arg-type]
     assert {one.account for one in voided} == {"receivable", "revenue", "tax_owed"}
     listed = invoice_books.listed(house.services, month.name)
     statuses = {one["org_id"]: one["status"] for one in listed}
@@ -240,8 +239,8 @@ def test_who_costs_nothing_gets_no_invoice(own_house: House, month: Month, tenan
     free = own_house.tenant("Free", plan="free")
     assert "that month has" in billing.billed(own_house, month)
     with own_house.database.read() as db:
-        assert invoices.find(db, free.org_id, month.name) is None
-        assert invoices.find(db, tenant.org_id, month.name) is not None
+        assert billing.find(db, free.org_id, month) is None
+        assert billing.find(db, tenant.org_id, month) is not None
 
 
 def customers() -> Iterator[tuple[dict[str, str], tuple[str, int]]]:

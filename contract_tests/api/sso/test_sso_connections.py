@@ -18,7 +18,7 @@ from contract_tests.api.sso.with_oidc import (
     signed_in,
 )
 from contract_tests.sso_provider import CLIENT_SECRET, SsoProvider
-from control.policy.sso_connections import CONNECTIONS_MAX
+from control.policy.quotas import SSO_CONNECTIONS_MAX
 from storage.access.users import User
 from storage.sso.connections import SsoConnection
 
@@ -211,7 +211,7 @@ def test_names_are_one_connections_and_connections_are_bounded(
     assert house.post(path_of(tenant), tenant.owner.session, json=body).status_code == 201
     again = house.post(path_of(tenant), tenant.owner.session, json=body)
     assert (again.status_code, again.json()["code"]) == (409, "conflict")
-    for number in range(CONNECTIONS_MAX - 1):
+    for number in range(SSO_CONNECTIONS_MAX - 1):
         more = {"name": f"{number}", "saml": {}}
         assert house.post(path_of(tenant), tenant.owner.session, json=more).status_code == 201
     full = house.post(path_of(tenant), tenant.owner.session, json={"name": "x", "saml": {}})

@@ -277,7 +277,7 @@ def test_an_owner_must_keep_a_way_in(house: House) -> None:
 
 
 def test_an_organization_claims_so_many(house: House, tenant: Tenant, monkeypatch: Any) -> None:
-    monkeypatch.setattr("control.policy.sso_domains.CLAIMS_MAX", 2)
+    monkeypatch.setattr("control.policy.quotas.SSO_DOMAINS_MAX", 2)
     for _ in range(2):
         claim(house, tenant, new_domain())
     body = {"json": {"domain": new_domain()}}

@@ -26,7 +26,7 @@ _MFA_CLASSES: Final = frozenset(
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedClaims:
     """What the token must say: `nonce` is that of the sign-in, in the clear."""
 
     client_id: str
@@ -35,7 +35,11 @@ class Expected:
 
 
 def verify(
-    text: str, provider: Provider, keys: Sequence[Jwk], expected: Expected, access_token: str | None
+    text: str,
+    provider: Provider,
+    keys: Sequence[Jwk],
+    expected: ExpectedClaims,
+    access_token: str | None,
 ) -> dict[str, Any]:
     """The token's claims. Raises TokenRefused, and KeyUnknown where other keys may verify it."""
     algorithm, key_id = signed_tokens.header_of(text, provider.algorithms)

@@ -22,7 +22,7 @@ from control.sealing import Sealer
 from control.sso.arrivals import SUBJECT_MAX, VerifiedIdentity
 from control.sso.oidc import discovery, id_tokens
 from control.sso.oidc.discovery import Provider
-from control.sso.oidc.id_tokens import Expected
+from control.sso.oidc.id_tokens import ExpectedClaims
 from control.sso.oidc.records import OidcClient
 from control.sso.providers import Providers, ProviderUnavailable, parsed, read_json
 from gateway.peer_texts import printable
@@ -171,7 +171,7 @@ class CodeExchange:
         )
         return _token_answer(url, answer)
 
-    def identity(self, answered: Mapping[str, Any], expected: Expected) -> VerifiedIdentity:
+    def identity(self, answered: Mapping[str, Any], expected: ExpectedClaims) -> VerifiedIdentity:
         """Raises SignInRefused; KeyUnknown where the keys may have changed since they were read."""
         id_token, access_token = answered.get("id_token"), answered.get("access_token")
         if not isinstance(id_token, str):

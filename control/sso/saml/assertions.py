@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from control.sso.saml import documents
-from control.sso.saml.documents import SAML, DocumentRefused, Element, child, children, tag
-from control.sso.saml.refusals import SamlRefused
+from control.sso.saml.documents import SAML, Element, XmlRefused, child, children, tag
+from control.sso.saml.reasons import SamlRefused
 from control.sso.saml.service_provider import ServiceProvider
 
 LEEWAY: Final = timedelta(seconds=60)
@@ -70,7 +70,7 @@ _METHODS: Final = "http://schemas.microsoft.com/claims/authnmethodsreferences"
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedAssertion:
     """What an assertion has to say. `request_id`: None, where the provider began the sign-in."""
 
     issuer: str
@@ -93,7 +93,7 @@ class AssertedIdentity:
 
 
 def identity_of(
-    assertion: Element, expected: Expected, mapping: Mapping[str, str]
+    assertion: Element, expected: ExpectedAssertion, mapping: Mapping[str, str]
 ) -> AssertedIdentity:
     """Raises SamlRefused for an assertion that is not for us, not for now, or of nobody."""
     try:
@@ -105,11 +105,11 @@ def identity_of(
         confirmed_until = _check_confirmation(subject, expected)
         _check_signed_in(assertion, expected.now)
         return _read(assertion, subject, mapping, min(ends_at, confirmed_until))
-    except DocumentRefused as refused:
+    except XmlRefused as refused:
         raise SamlRefused("document_refused", str(refused)) from None
 
 
-def _check_head(assertion: Element, expected: Expected) -> None:
+def _check_head(assertion: Element, expected: ExpectedAssertion) -> None:
     if assertion.get("Version") != "2.0":
         raise SamlRefused("version_wrong")
     if not 0 < len(assertion.get("ID", "")) <= _ID_MAX:
@@ -119,7 +119,7 @@ def _check_head(assertion: Element, expected: Expected) -> None:
         raise SamlRefused("issuer_wrong")
 
 
-def _check_conditions(assertion: Element, expected: Expected) -> datetime:
+def _check_conditions(assertion: Element, expected: ExpectedAssertion) -> datetime:
     """When they end."""
     conditions = child(assertion, SAML, "Conditions")
     if conditions is None:
@@ -137,7 +137,7 @@ def _check_conditions(assertion: Element, expected: Expected) -> datetime:
     return _end(conditions, expected.now) or expected.now + LASTS_MAX
 
 
-def _check_confirmation(subject: Element, expected: Expected) -> datetime:
+def _check_confirmation(subject: Element, expected: ExpectedAssertion) -> datetime:
     """When it ends; of several confirmations one has to be right, and the last says what is not."""
     refused = SamlRefused("confirmation_missing")
     for confirmation in children(subject, SAML, "SubjectConfirmation"):
@@ -151,7 +151,7 @@ def _check_confirmation(subject: Element, expected: Expected) -> datetime:
     raise refused
 
 
-def _check_bearer(data: Element | None, expected: Expected) -> datetime:
+def _check_bearer(data: Element | None, expected: ExpectedAssertion) -> datetime:
     if data is None:
         raise SamlRefused("confirmation_missing", "it has no SubjectConfirmationData")
     if data.get("Recipient") != expected.provider.acs_url:

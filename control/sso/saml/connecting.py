@@ -121,7 +121,7 @@ def finish(
     told = metadata_of(connection)
     wants_encrypted = connection.settings["wants_encrypted"]
     trust = responses.Trust(told, _key(connection, sealer) if wants_encrypted else None)
-    expected = assertions.Expected(
+    expected = assertions.ExpectedAssertion(
         issuer=told.entity_id,
         provider=service_provider.of(base_url, connection.id),
         request_id=request_id,

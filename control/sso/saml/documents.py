@@ -28,26 +28,26 @@ NAMESPACES_MAX: Final = 500
 Element = etree._Element  # noqa: SLF001 -- lxml's only name for the type
 
 
-class DocumentRefused(ValueError):  # noqa: N818 -- a fact about a document
+class XmlRefused(ValueError):  # noqa: N818 -- a fact about a document
     """It is not read; the message says what it must not have."""
 
 
-class DocumentTooLarge(DocumentRefused):
+class DocumentTooLarge(XmlRefused):
     pass
 
 
 def read(xml: bytes, bytes_max: int = RESPONSE_BYTES_MAX) -> Element:
-    """The root. Raises DocumentRefused, DocumentTooLarge."""
+    """The root. Raises XmlRefused, DocumentTooLarge."""
     if len(xml) > bytes_max:
         raise DocumentTooLarge(f"must have at most {bytes_max >> 10} KiB")
     try:
         # A byte order mark would be in front of the declaration.
         text = xml.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise DocumentRefused("must be UTF-8") from None
+        raise XmlRefused("must be UTF-8") from None
     for mark, name in (("<!DOCTYPE", "a DTD"), ("<!ENTITY", "entities"), ("\0", "a NUL")):
         if mark in text:
-            raise DocumentRefused(f"must not have {name}")
+            raise XmlRefused(f"must not have {name}")
     if text.count("xmlns") > NAMESPACES_MAX:
         raise DocumentTooLarge(f"must have at most {NAMESPACES_MAX} declarations of namespaces")
     try:
@@ -57,7 +57,7 @@ def read(xml: bytes, bytes_max: int = RESPONSE_BYTES_MAX) -> Element:
     except etree.XMLSyntaxError as error:
         if "depth" in str(error) or "huge" in str(error).lower():
             raise DocumentTooLarge(f"must not be nested more than {DEPTH_MAX} deep") from None
-        raise DocumentRefused("is not well-formed XML") from None
+        raise XmlRefused("is not well-formed XML") from None
     _check(root)
     return root
 
@@ -71,17 +71,17 @@ def children(parent: Element, namespace: str, name: str) -> list[Element]:
 
 
 def child(parent: Element, namespace: str, name: str) -> Element | None:
-    """The only child of that name. Raises DocumentRefused where there are several."""
+    """The only child of that name. Raises XmlRefused where there are several."""
     found = children(parent, namespace, name)
     if len(found) > 1:
-        raise DocumentRefused(f"has more than one {name} in {etree.QName(parent).localname}")
+        raise XmlRefused(f"has more than one {name} in {etree.QName(parent).localname}")
     return found[0] if found else None
 
 
 def text_of(element: Element) -> str:
-    """Its whole text, stripped. Raises DocumentRefused where something else is in it."""
+    """Its whole text, stripped. Raises XmlRefused where something else is in it."""
     if len(element):
-        raise DocumentRefused(f"has elements within {etree.QName(element).localname}")
+        raise XmlRefused(f"has elements within {etree.QName(element).localname}")
     return (element.text or "").strip()
 
 
@@ -102,15 +102,15 @@ def parser() -> etree.XMLParser:
 def _check(root: Element) -> None:
     info = root.getroottree().docinfo
     if info.internalDTD is not None or info.externalDTD is not None:
-        raise DocumentRefused("must not have a DTD")
+        raise XmlRefused("must not have a DTD")
     if root.getprevious() is not None or root.getnext() is not None:
-        raise DocumentRefused("must not have comments or processing instructions")
+        raise XmlRefused("must not have comments or processing instructions")
     waiting, seen = [(root, 1)], 0
     while waiting:
         element, depth = waiting.pop()
         seen += 1
         if not isinstance(element.tag, str):
-            raise DocumentRefused("must not have comments, processing instructions or entities")
+            raise XmlRefused("must not have comments, processing instructions or entities")
         if depth > DEPTH_MAX or seen > ELEMENTS_MAX:
             raise DocumentTooLarge(
                 f"must have at most {ELEMENTS_MAX:,} elements, nested {DEPTH_MAX} deep"

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from control.sso.saml import documents
-from control.sso.saml.documents import DS, METADATA, SAMLP, DocumentRefused, Element, children, tag
+from control.sso.saml.documents import DS, METADATA, SAMLP, Element, XmlRefused, children, tag
 from control.sso.saml.known import REDIRECT, SamlSettings, subject
 
 CERTIFICATES_MAX: Final = 10
@@ -34,7 +34,7 @@ def parse(xml: bytes, *, allows_http: bool = False) -> SamlSettings:
     try:
         root = documents.read(xml, documents.METADATA_BYTES_MAX)
         return _settings(_entity(root), allows_http=allows_http)
-    except DocumentRefused as refused:
+    except XmlRefused as refused:
         raise MetadataRefused(str(refused)) from None
 
 

@@ -1,7 +1,6 @@
 """What this service says of itself to an identity provider, as its metadata."""
 
 import base64
-from typing import Final
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
@@ -10,8 +9,6 @@ from lxml import etree
 from control.sso.saml import known
 from control.sso.saml.documents import DS, METADATA, SAMLP, Element, tag
 from control.sso.saml.service_provider import ServiceProvider
-
-MEDIA_TYPE: Final = "application/samlmetadata+xml"
 
 
 def metadata_xml(

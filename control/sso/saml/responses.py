@@ -14,19 +14,19 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 from control.sso.saml import assertions, documents, encryption, signatures
-from control.sso.saml.assertions import AssertedIdentity, Expected
+from control.sso.saml.assertions import AssertedIdentity, ExpectedAssertion
 from control.sso.saml.documents import (
     DS,
     SAML,
     SAMLP,
-    DocumentRefused,
     DocumentTooLarge,
     Element,
+    XmlRefused,
     child,
     tag,
 )
 from control.sso.saml.known import SamlSettings
-from control.sso.saml.refusals import SamlRefused
+from control.sso.saml.reasons import SamlRefused
 
 _SUCCESS: Final = "urn:oasis:names:tc:SAML:2.0:status:Success"
 _STATUS: Final = "urn:oasis:names:tc:SAML:2.0:status:"
@@ -54,7 +54,7 @@ def decoded(text: str) -> bytes:
 
 
 def accept(
-    xml: bytes, trust: Trust, expected: Expected, mapping: Mapping[str, str]
+    xml: bytes, trust: Trust, expected: ExpectedAssertion, mapping: Mapping[str, str]
 ) -> AssertedIdentity:
     """Whom it is about. Raises SamlRefused for everything that is not as it should be."""
     try:
@@ -64,7 +64,7 @@ def accept(
         assertion = _verified_assertion(root, trust, expected)
     except DocumentTooLarge:
         raise SamlRefused("too_large") from None
-    except DocumentRefused as refused:
+    except XmlRefused as refused:
         raise SamlRefused("document_refused", f"it {refused}") from None
     return assertions.identity_of(assertion, expected, mapping)
 
@@ -92,7 +92,7 @@ def _check_signatures(root: Element, bearers: tuple[Element, ...]) -> None:
             raise SamlRefused("signature_refused", "it is not right below what it signs")
 
 
-def _check_response(root: Element, expected: Expected) -> None:
+def _check_response(root: Element, expected: ExpectedAssertion) -> None:
     """What is around the assertion. It may be unsigned: this refuses, and never lets anybody in."""
     if root.get("Version") != "2.0":
         raise SamlRefused("version_wrong")
@@ -123,7 +123,7 @@ def _check_status(root: Element) -> None:
     )
 
 
-def _verified_assertion(root: Element, trust: Trust, expected: Expected) -> Element:
+def _verified_assertion(root: Element, trust: Trust, expected: ExpectedAssertion) -> Element:
     certificates = trust.settings.loaded()
     if signatures.signature_of(root) is not None:
         # As it was signed: what follows looks at nothing else.
@@ -142,7 +142,7 @@ def _verified_assertion(root: Element, trust: Trust, expected: Expected) -> Elem
 
 
 def _decrypted(
-    sealed: Element, key: RSAPrivateKey, settings: SamlSettings, expected: Expected
+    sealed: Element, key: RSAPrivateKey, settings: SamlSettings, expected: ExpectedAssertion
 ) -> Element:
     """One refusal for whatever is wrong until the signature is right.
 
@@ -153,7 +153,7 @@ def _decrypted(
         assertion = documents.read(encryption.decrypted(sealed, key))
         _check_assertion_alone(assertion)
         return signatures.verified(assertion, settings.loaded(), expected.now)
-    except (DocumentRefused, SamlRefused):
+    except (XmlRefused, SamlRefused):
         raise SamlRefused("decryption_failed") from None
 
 

@@ -18,7 +18,7 @@ from lxml import etree
 
 from control.sso.saml import documents
 from control.sso.saml.documents import DS, EXC_C14N, Element, child, children, tag
-from control.sso.saml.refusals import SamlRefused
+from control.sso.saml.reasons import SamlRefused
 
 SIGNATURE_ALGORITHMS: Final = frozenset(
     f"http://www.w3.org/2001/04/xmldsig-more#{name}"

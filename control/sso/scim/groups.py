@@ -4,7 +4,7 @@ from collections.abc import Collection
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
-from control.sso.group_grants import GROUPS_MAX
+from control.policy import quotas
 from control.sso.scim.call import ScimCall
 from specserver import Conflict, Forbidden, Invalid
 from storage.sso import scim_groups, scim_users
@@ -24,8 +24,8 @@ def create(
     if group is not None and group.is_pushed:
         raise _taken()
     if group is None:
-        if scim_groups.count(call.db, call.org.id) >= GROUPS_MAX:
-            raise Forbidden(f"an organization can have {GROUPS_MAX:,} groups", code="quota")
+        for refused in quotas.check_one_more_group(scim_groups.count(call.db, call.org.id)):
+            raise Forbidden(refused["message"], code=refused["keyword"])
         group = scim_groups.create(
             call.db, call.org.id, display_name, external_id=external_id, is_pushed=True
         )

@@ -6,11 +6,11 @@ from typing import Final
 from sqlalchemy.orm import Session
 
 from control.policy import backups as rules
-from control.policy import quotas, recovery
+from control.policy import recovery
 from control.policy.backups import KeptBackup
 from control.policy.plans import PLANS, Plan
-from control.policy.quotas import StoredBackup
 from control.policy.recovery import RecoveryBase, moment_ranges
+from control.policy.surplus_backups import StoredBackup, surplus_backups
 from control.work import Operation, Schedule, workflow
 from control.workflows.data.backup_schedules import every, schedule_of
 from control.workflows.data.backups import FAILED_REST, drop, start
@@ -97,7 +97,7 @@ def _surplus(database: Database, org_id: str, plan: Plan) -> list[StoredBackup]:
         needed = restores.needed_in(db, org_id)
         for instance_id in {one.instance_id for one in stored}:
             needed |= needed_by_window(db, instances.fetch(db, org_id, instance_id))
-        return quotas.surplus_backups(plan, stored, needed)
+        return surplus_backups(plan, stored, needed)
 
 
 def _remove(db: Session, org_id: str, surplus: StoredBackup, plan: Plan) -> None:

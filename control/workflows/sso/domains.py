@@ -41,7 +41,7 @@ Arguments = dict[str, Any]
 _log = structlog.get_logger("sso_domains")
 
 
-class Looked(TypedDict):
+class TxtAnswer(TypedDict):
     """What the DNS answered: the texts of a claim's own kind, or why there was no answer."""
 
     found: bool
@@ -81,7 +81,7 @@ def _start_checks(db: Session) -> None:
         enqueue(db, verify_domain, lane_of(domain_id), args)
 
 
-def _look(op: Operation, all_args: Sequence[Arguments]) -> list[Looked]:
+def _look(op: Operation, all_args: Sequence[Arguments]) -> list[TxtAnswer]:
     """What the DNS answers to the names of all of these operations, asked at once."""
     ids = [args["domain_id"] for args in all_args]
     with op.database.read() as db:
@@ -90,7 +90,7 @@ def _look(op: Operation, all_args: Sequence[Arguments]) -> list[Looked]:
     return [_looked(found, *wanted.get(one, ("", ""))) for one in ids]
 
 
-def _looked(found: dict[str, Texts | LookupFailed], domain: str, value: str) -> Looked:
+def _looked(found: dict[str, Texts | LookupFailed], domain: str, value: str) -> TxtAnswer:
     """As a step's result; there is nothing to look for where a claim was given up."""
     answer = found.get(txt_name(domain), Texts())
     if isinstance(answer, LookupFailed):
@@ -99,7 +99,7 @@ def _looked(found: dict[str, Texts | LookupFailed], domain: str, value: str) -> 
     return {"found": is_found, "is_alias": answer.is_alias, "failed": None}
 
 
-def _record(op: Operation, db: Session, asked: Looked) -> None:
+def _record(op: Operation, db: Session, asked: TxtAnswer) -> None:
     try:
         org = organizations.fetch(db, op.args["org_id"])
         # First, as requests do, so that none waits for this one while it waits for them.
@@ -135,7 +135,7 @@ _ANOTHERS: Final = (
 
 
 def _missed(
-    services: Services, db: Session, org: Organization, domain: SsoDomain, asked: Looked
+    services: Services, db: Session, org: Organization, domain: SsoDomain, asked: TxtAnswer
 ) -> None:
     was_enforced = domain.is_enforced
     if domain.was_missed(_reason(domain, is_alias=asked["is_alias"]), now(db)):

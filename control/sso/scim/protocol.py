@@ -30,10 +30,10 @@ from control.sso.scim.resources import User, group_of, make_provider
 @cache
 def service_of() -> ScimService:
     """One for all requests: it keeps nothing of any."""
-    return Service(make_provider())
+    return _Service(make_provider())
 
 
-class Service(ScimService):
+class _Service(ScimService):
     def patch_response(
         self,
         base_url: str,
