@@ -50,7 +50,6 @@ CELLS_OWN = {
     "gateway/sent_bytes.py": "the gateway's own files, in a folder of the cell's",
     "cell/instances/dumps.py": "names in the instance's folder, of the cell's",
     "cell/instances/nameless_files.py": "/proc",
-    "cell/instances/sent_bytes.py": "what the gateway wrote, in a folder of the cell's",
     "cell/instances/snapshots.py": "snapshots of the cell's; a copy that is made is not read",
     "cell/instances/wal_recoveries.py": "what is unpacked for a restore, in a folder of the cell's",
     "cell/layout.py": "the home's, before engines run; the configuration",
