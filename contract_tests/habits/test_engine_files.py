@@ -70,7 +70,6 @@ CELLS_OWN = {
     "cell/runtime/stop_signals.py": "/proc",
     "gateway/activity.py": "the home's",
     "gateway/certificates.py": "the home's",
-    "gateway/sent_bytes.py": "what it wrote itself, in a folder of the cell's",
 }
 CELLS = {
     names(path): path
