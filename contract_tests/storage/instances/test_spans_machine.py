@@ -244,8 +244,7 @@ class Accounts(RuleBasedStateMachine):
         with self.database.write() as db:
             reading = self.reading(db, of, meter, hour, quantity)
         known = self.metered[reading[:3]]
-        total = sum(each for _, each in known)
-        if meter == EGRESS and quantity > total:
+        if meter == EGRESS and quantity > (total := sum(each for _, each in known)):
             known.append((reading.team_id, quantity - total))
         elif meter != EGRESS and not known:
             known.append((reading.team_id, quantity))
