@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from clients.source import Shipped
-from handlers.sso import scim
 
 PUBLIC_EXTENSIONS: Final = frozenset(
     {"x-about-instance", "x-authorize", "x-confirm", "x-events", "x-sent-to", "x-wait"}
@@ -20,7 +19,7 @@ def place() -> Path:
 
 def scim_place() -> Path:
     """The document of the SCIM server, which is a standard's and no part of the API's."""
-    return Path(scim.__file__).with_suffix(".yaml")
+    return Path(__file__).resolve().parent.parent / "handlers" / "sso" / "scim.yaml"
 
 
 def files() -> list[Path]:

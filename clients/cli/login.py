@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import typer
 
-from clients.cli import device_login
 from clients.cli.arguments import ProfileOption
 from clients.cli.command_context import CommandContext, open_context
 from clients.cli.groups import CommandApp
@@ -18,7 +17,7 @@ app = CommandApp()
 
 
 @app.command(
-    epilog="Examples: menagerie login --email ada@example.com; menagerie login --sso --save-as work"
+    epilog="Example: menagerie login --email ada@example.com; menagerie login --sso --save-as work"
 )
 def login(
     email: Annotated[
@@ -92,6 +91,8 @@ def login(
             return
         name = _profile_for(context.profile, save_as)
         if sso:
+            from clients.cli import device_login  # noqa: PLC0415 -- slow to load
+
             session = device_login.session(context)
         else:
             body: dict[str, Any] = {

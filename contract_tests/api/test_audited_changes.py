@@ -14,6 +14,7 @@ CHANGING = [
 ]
 WITHOUT = {
     "passkeys.update": "its name is a free text, which the log does not keep",
+    "enterprise_sso.replace": "it replaces a document; what held before is in the entry before",
     "queues.permit": "the cell replaces the roles, and does not say what they were",
 }
 

@@ -50,7 +50,7 @@ def test_every_place_that_takes_a_time_is_tried_here() -> None:
     taken = {place[2] if place[0] == "components" else place[1] for place in places(whole)}
     metrics = "/v1/orgs/{org_id}/instances/{instance_id}/metrics"
     bodies = {"ApiKeyCreate", "BranchCreate", "RestoreCreate", "SiemDeliveryCreate"}
-    bodies |= {"WebhookRedelivery", *ENDS.values()}
+    bodies |= {"WebhookRedelivery", "ScimTokenCreate", *ENDS.values()}
     assert taken == {*bodies, "AuditFrom", "AuditTo", "UsageFrom", "UsageTo", metrics}
 
 
@@ -69,6 +69,17 @@ def test_the_end_of_what_is_given(house: House, here: Estate, path: str, written
     named = given or {"name": f"{path}{written}"[-60:]}
     where = f"{here.tenant.path}/{path.format_map(here.ids)}"
     answer = house.post(where, here.tenant.key, json={**named, "expires_at": written})
+    assert answer.status_code in (201, 422), answer.text
+    if answer.status_code == 422:
+        assert answer.json()["errors"][0]["pointer"] == "/expires_at"
+
+
+@pytest.mark.parametrize("written", one_in(9, EXTREMES))
+def test_the_end_of_a_scim_token(house: House, written: str) -> None:
+    tenant = house.tenant(plan="enterprise")
+    owner = house.session(tenant.owner.id, mfa=True)
+    body = {"name": "provider", "expires_at": written}
+    answer = house.post(f"{tenant.path}/sso/scim-tokens", owner, json=body)
     assert answer.status_code in (201, 422), answer.text
     if answer.status_code == 422:
         assert answer.json()["errors"][0]["pointer"] == "/expires_at"

@@ -24,6 +24,7 @@ NAMED = {
     ("access.explain", "team_id"): "team_id",
     ("role_assignments.create", "user_id"): "user_id",
     ("role_assignments.create", "team_id"): "team_id",
+    ("scim_groups.update", "team_id"): "team_id",
     ("support_grants.create", "instance_ids"): "instance_id",
     ("sso_domains.create", "connection_id"): "connection_id",
     ("sso_domains.update", "connection_id"): "connection_id",

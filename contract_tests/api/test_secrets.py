@@ -263,6 +263,7 @@ def test_what_answers_show_once_is_stated_here_again() -> None:
         "passkeys.create": {"recovery_codes"},
         "passkeys.sign_in": {"token"},
         "saml.sign_in": {"token"},
+        "scim_tokens.create": {"token"},
         "sessions.create": {"token"},
         "siem_deliveries.create": {"signing_secret"},
         "webhooks.create": {"secret"},

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from contract_tests.api.billing.billing_acts import ACTS
+from contract_tests.api.billing.test_referrals import referred
 from contract_tests.api.conftest import MakeHouse
 from contract_tests.api.harness import House
 from contract_tests.api.rows import (
@@ -63,7 +65,7 @@ ELSEWHERE = {
 NAMELESS = {
     *("instances.metrics", "restores.list", "permissions.list", "predefined_roles.list"),
     *("migrations.list", "migrations.list_in_instance", "webhooks.deliveries"),
-    *("usage.list", "cost_report.get", "referrals.list", "invoices.list"),
+    *("usage.list", "cost_report.get", "referrals.list"),
     *("role_assignments.list", "project_roles.list", "project_members.list", "audit.heads"),
 }
 """Lists of what has no name, but figures and ids."""
@@ -100,6 +102,8 @@ def victim(house: House) -> Estate:
         assert house.request(method, where, key, json=body).is_success
     alerted(house, made.instance_id)
     hour = house.now().replace(minute=0, second=0, microsecond=0)
+    referred(house, made.tenant)
+    ACTS["invoice.finalized.v1"][0](house, made.tenant, made.instance_id)
     with house.database.write() as db:
         org_id, of = made.tenant.org_id, made.instance_id
         db.add(Sample(instance_id=of, org_id=org_id, hour=hour, storage_bytes=1, seen_at=hour))

@@ -86,6 +86,7 @@ NEEDING_NOTHING = {"me.enrol_totp", "passkeys.options"}
 OWNERS_ALONE = {
     *("compliance.sign_baa", "orgs.close", "instances.erase"),
     *("enterprise.attach", "enterprise.create", "enterprise.detach", "enterprise.update"),
+    "scim_tokens.create",
 }
 WITH_MFA = [one for one in OPERATIONS if ASSURED.get(one.id) == "mfa"]
 FOR_ENROLLED = [one for one in OPERATIONS if ASSURED.get(one.id) in {"step_up", "second_factor"}]

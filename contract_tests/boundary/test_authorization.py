@@ -30,6 +30,7 @@ def rule(**values: Any) -> Rule:
         "assurance": "none",
         "owner_only": False,
         "accepts": EITHER,
+        "is_sso_refused": False,
     }
     return cast("Rule", SimpleNamespace(**(chosen | values)))
 
@@ -44,17 +45,25 @@ def caller(
     enrolled: bool = False,
     support_grants: tuple[str, ...] = (),
 ) -> Caller:
-    user = SimpleNamespace(has_second_factor=enrolled)
+    user = SimpleNamespace(has_second_factor=enrolled, email="ada@example.com")
     rights = Rights(frozenset(held), {"team_1": frozenset(in_team)})
-    proof = SimpleNamespace(created_at=NOW)
+    proof = SimpleNamespace(created_at=NOW, sso_org_id=None, is_break_glass=False)
     key, session = (proof, None) if kind == "api_key" else (None, proof)
     proofs = {"key": key, "session": session, "support_grants": support_grants}
-    values = {"kind": kind, "role": role, "rights": rights, "mfa": mfa, "user": user}
+    values = {
+        "kind": kind,
+        "role": role,
+        "rights": rights,
+        "mfa": mfa,
+        "user": user,
+        "held_to": None,
+    }
     return cast("Caller", SimpleNamespace(**values, **proofs))
 
 
 def org(**asked: Any) -> Organization:
     nothing = {"require_mfa": False, "session_max_age_s": None, "api_key_max_age_s": None}
+    nothing["sso_enforced_domains"] = None
     return cast("Organization", SimpleNamespace(**{**nothing, **asked}))
 
 

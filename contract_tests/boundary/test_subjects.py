@@ -147,7 +147,7 @@ def test_a_handler_is_given_the_record(api: SmallApi) -> None:
 
 
 def test_a_key_has_no_session_of_its_own(api: SmallApi) -> None:
-    caller = SimpleNamespace(session=None, user=SimpleNamespace(id=api.person().id))
+    caller = SimpleNamespace(session=None, user=SimpleNamespace(id=api.person().id), held_to=None)
     with api.database.read() as db:
         call = cast("Call", SimpleNamespace(db=db, now=api.database.now(db), caller=caller))
         with pytest.raises(RecordNotFound):

@@ -27,6 +27,7 @@ EXPECTED = {
         "migrations:read", "migrations:write", "alerts:read", "alerts:write", "approvals:read",
     },
     "auditor": {
+        "sso:read",
         "org:read", "members:read", "teams:read", "api-keys:read", "projects:read",
         "instances:read", "usage:read", "audit:read", "queues:read", "backups:read",
         "migrations:read", "alerts:read", "roles:read", "service-accounts:read",

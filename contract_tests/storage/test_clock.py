@@ -15,6 +15,7 @@ MAY = {
     "menagerie/endpoints.py": "a cell's first certificate, made before any database is there",
     "control/siem/lane.py": "says when a batch is sent, to targets that compare their own clocks",
     "control/webhooks/sending.py": "says when an attempt is made, to receivers that compare theirs",
+    "menagerie/monitoring/folder.py": "says how old a folder of this host is",
     "menagerie/monitoring/collectors.py": "says how old a file of this host is",
     "menagerie/recovery/archives.py": "says when a backup of the installation was made",
     "menagerie/recovery/last_made.py": "says when the last one was made, for this host's doctor",

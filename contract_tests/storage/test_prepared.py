@@ -259,7 +259,10 @@ def test_records_of_any_kind_are_added_with_what_the_database_gives(database: Da
 
 
 def test_what_is_inserted_may_be_selected(database: Database) -> None:
-    given = ("id", "name", "slug", "plan", "status", "require_mfa", "alert_emails")
+    given = (
+        *("id", "name", "slug", "plan", "status", "require_mfa", "alert_emails"),
+        "spending_cap_on_reach",
+    )
     adding = Insertion(
         Organization,
         lambda _dialect: insert(Organization).from_select(given, select(*map(bindparam, given))),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 AGAIN_AFTER: Final = timedelta(days=30)
 """How long after a decline an organization can apply again."""
@@ -51,17 +51,24 @@ PROGRAMMES: Final[Mapping[str, Programme]] = MappingProxyType(
 )
 
 
+class Refusal(NamedTuple):
+    code: str
+    detail: str
+
+
 def refusal(
     programme: str, status: str | None, decided_at: datetime | None, now: datetime
-) -> tuple[str, str] | None:
-    """Why an organization cannot apply whose last application has this status: code and detail."""
+) -> Refusal | None:
+    """Why an organization cannot apply whose last application has this status."""
     name = PROGRAMMES[programme].name
     if status == "pending":
         detail = f"an application for the program {name} is pending; wait for the decision"
-        return "programme_pending", detail
+        return Refusal(code="programme_pending", detail=detail)
     if status == "approved":
-        return "programme_granted", f"credit of the program {name} was granted already"
+        detail = f"credit of the program {name} was granted already"
+        return Refusal(code="programme_granted", detail=detail)
     if status == "declined" and decided_at is not None and now < decided_at + AGAIN_AFTER:
         detail = f"an application for the program {name} was declined; you can apply again from"
-        return "programme_declined", f"{detail} {decided_at + AGAIN_AFTER:%Y-%m-%d} on"
+        detail = f"{detail} {decided_at + AGAIN_AFTER:%Y-%m-%d} on"
+        return Refusal(code="programme_declined", detail=detail)
     return None

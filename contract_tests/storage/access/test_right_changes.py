@@ -19,7 +19,7 @@ QUIET = {
     "organizations": {
         *("id", "name", "slug", "default_region", "plan", "allowed_email_domains"),
         *("closed_at", "created_at", "alert_emails", "alerts_mailed_at"),
-        "critical_alerts_mailed_at",
+        *("critical_alerts_mailed_at", "spending_cap_cents", "spending_cap_on_reach"),
     },
     "project_members": {"id", "org_id", "created_at"},
     "role_assignments": {"id", "org_id", "created_by", "created_at"},
@@ -40,12 +40,13 @@ QUIET = {
         *("email_verified_at", "created_at"),
     },
 }
-ALONE = {"api_keys", "custom_roles", "organizations", "sessions", "users"}
+ALONE = {"api_keys", "custom_roles", "organizations", "scim_groups", "sessions", "users"}
 """Nobody can have had rights by a row of these before it was there."""
 PLACES = {"team_id", "project_id"}
 """Of instances: who sees their events."""
 GRANTED = {
     *("memberships", "project_members", "role_assignments", "support_grants", "team_members"),
+    *("scim_group_members", "sso_group_claims"),
 }
 """A further row of these gives rights to somebody who may follow already."""
 TOLD = {

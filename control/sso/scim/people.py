@@ -134,7 +134,7 @@ def _refuse_last_owner(call: ScimCall, member: Membership) -> None:
         departures.refuse_last_owner(call.db, member)
     except Conflict as refused:
         # Not 409, which providers take for a name that is taken.
-        raise Forbidden(refused.detail, code=refused.code) from refused
+        raise Forbidden(refused.detail, code="last_owner") from refused
 
 
 def _make_account(call: ScimCall, email: str, pushed: Pushed) -> User:

@@ -8,7 +8,10 @@ from storage.columns import DatabaseClock
 revision = "202611301510"
 down_revision = "202611301500"
 
-_GRANTED = ("memberships", "project_members", "role_assignments", "support_grants", "team_members")
+_GRANTED = (
+    *("memberships", "project_members", "role_assignments", "support_grants", "team_members"),
+    *("scim_group_members", "sso_group_claims"),
+)
 
 
 def upgrade() -> None:
