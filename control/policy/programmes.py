@@ -51,24 +51,24 @@ PROGRAMMES: Final[Mapping[str, Programme]] = MappingProxyType(
 )
 
 
-class Refusal(NamedTuple):
+class ProgrammeRefusal(NamedTuple):
     code: str
     detail: str
 
 
 def refusal(
     programme: str, status: str | None, decided_at: datetime | None, now: datetime
-) -> Refusal | None:
+) -> ProgrammeRefusal | None:
     """Why an organization cannot apply whose last application has this status."""
     name = PROGRAMMES[programme].name
     if status == "pending":
         detail = f"an application for the program {name} is pending; wait for the decision"
-        return Refusal(code="programme_pending", detail=detail)
+        return ProgrammeRefusal(code="programme_pending", detail=detail)
     if status == "approved":
         detail = f"credit of the program {name} was granted already"
-        return Refusal(code="programme_granted", detail=detail)
+        return ProgrammeRefusal(code="programme_granted", detail=detail)
     if status == "declined" and decided_at is not None and now < decided_at + AGAIN_AFTER:
         detail = f"an application for the program {name} was declined; you can apply again from"
         detail = f"{detail} {decided_at + AGAIN_AFTER:%Y-%m-%d} on"
-        return Refusal(code="programme_declined", detail=detail)
+        return ProgrammeRefusal(code="programme_declined", detail=detail)
     return None

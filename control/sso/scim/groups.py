@@ -25,7 +25,7 @@ def create(
         raise _taken()
     if group is None:
         for refused in quotas.check_one_more_group(scim_groups.count(call.db, call.org.id)):
-            raise Forbidden(refused["message"], code="quota")
+            raise Forbidden(refused["message"], code="group_limit")
         group = scim_groups.create(
             call.db, call.org.id, display_name, external_id=external_id, is_pushed=True
         )
