@@ -1,6 +1,5 @@
 """Whether anything costs anything here, and what."""
 
-from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, Field, field_validator
@@ -19,7 +18,4 @@ class BillingSettings(BaseModel):
     @field_validator("price_list")
     @classmethod
     def _prices_are_a_list(cls, path: str) -> str:
-        if not path:
-            return ""
-        setting_values.check_price_list(Path(path).expanduser())
-        return str(Path(path).expanduser().resolve())
+        return setting_values.checked_file(path, setting_values.check_price_list)

@@ -1,6 +1,5 @@
 """Which placement the cell is for, what is signed for it, and who may report leaked keys."""
 
-from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, Field, field_validator
@@ -25,15 +24,9 @@ class ComplianceSettings(BaseModel):
     @field_validator("baa_text")
     @classmethod
     def _baa_is_an_agreement(cls, path: str) -> str:
-        if not path:
-            return ""
-        setting_values.check_agreement(Path(path).expanduser())
-        return str(Path(path).expanduser().resolve())
+        return setting_values.checked_file(path, setting_values.check_agreement)
 
     @field_validator("leak_report_keys")
     @classmethod
     def _keys_are_public_keys(cls, path: str) -> str:
-        if not path:
-            return ""
-        setting_values.check_public_keys(Path(path).expanduser())
-        return str(Path(path).expanduser().resolve())
+        return setting_values.checked_file(path, setting_values.check_public_keys)

@@ -1,7 +1,5 @@
 """Who issues invoices; without anybody, none are made."""
 
-from pathlib import Path
-
 from pydantic import BaseModel, Field, field_validator
 
 from menagerie import setting_values
@@ -15,7 +13,4 @@ class InvoiceSettings(BaseModel):
     @field_validator("invoice_issuer")
     @classmethod
     def _issuer_is_one(cls, path: str) -> str:
-        if not path:
-            return ""
-        setting_values.check_invoice_issuer(Path(path).expanduser())
-        return str(Path(path).expanduser().resolve())
+        return setting_values.checked_file(path, setting_values.check_invoice_issuer)

@@ -146,6 +146,15 @@ def check_invoice_issuer(path: Path) -> None:
     _check_file(path, issuers.read)
 
 
+def checked_file(path: str, check: Callable[[Path], None]) -> str:
+    """The whole path of a file that is as it should be; empty where none is named."""
+    if not path:
+        return ""
+    place = Path(path).expanduser()
+    check(place)
+    return str(place.resolve())
+
+
 def _check_file(path: Path, read: Callable[[str], object]) -> None:
     """Said at the start, with the name of the file."""
     try:

@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import structlog
 
@@ -221,7 +221,7 @@ def _read(followed: Followed, scope: Within, at: StreamPlace, up_to: int) -> Str
     try:
         with followed.database.read() as db:
             tenancy.restrict(db, followed.org_id)
-            view: Any = StreamView(db, followed.org_id, scope, up_to)
+            view = StreamView(db, followed.org_id, scope, up_to)
             return StreamLook(*followed.step(view, at))
     except failures.EXPECTED as error:
         raise failures.as_problem(error) from error

@@ -18,7 +18,16 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from control.boundary import accounts, allow_list, callers, charges, failures, passwords, subjects
+from control.boundary import (
+    accounts,
+    allow_list,
+    answering,
+    callers,
+    charges,
+    failures,
+    passwords,
+    subjects,
+)
 from control.boundary.addresses import Proxies, levels, rate_key
 from control.boundary.admission_cache import AdmissionCache
 from control.boundary.asking import ask
@@ -29,7 +38,7 @@ from control.boundary.charges import Charge
 from control.boundary.event_listener import EventListener
 from control.boundary.last_used import LastUsed
 from control.boundary.probing import ProbingWatch
-from control.boundary.rates import VERDICT, Verdict
+from control.boundary.rates import VERDICT
 from control.boundary.refusal_log import RefusalLog
 from control.boundary.replay import ReplayKey, Replays
 from control.boundary.rules import Rule, rule_of
@@ -94,17 +103,7 @@ class RequestPipeline:
         self._looks = SharedLooks()
 
     def __call__(self, exchange: Exchange) -> Reply:
-        try:
-            reply = self._serve(exchange)
-        except failures.EXPECTED as error:
-            problem = failures.as_problem(error)
-            _tell_rates(exchange, problem)
-            raise problem from error
-        except Problem as problem:
-            _tell_rates(exchange, problem)
-            raise
-        _tell_rates(exchange, reply)
-        return reply
+        return answering.answer(exchange, self._serve)
 
     def whose(self, exchange: Exchange) -> Hashable:
         """Whose share of the API a request takes: of the organization or the user of its token.
@@ -391,9 +390,3 @@ def _token(exchange: Exchange, rule: Rule) -> str | None:
 def _known_as(exchange: Exchange) -> int:
     """A hash that nobody outside can aim at, so that no token is kept."""
     return hash(exchange.request.headers.get("authorization", "").partition(" ")[2].strip())
-
-
-def _tell_rates(exchange: Exchange, answer: Reply | Problem) -> None:
-    verdict: Verdict | None = exchange.state.get(VERDICT)
-    if verdict is not None:
-        answer.headers.update(verdict.headers)

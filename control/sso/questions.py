@@ -15,7 +15,6 @@ import structlog
 
 from control.access.signed_tokens import KeyUnknown
 from control.policy.violations import refuse, wrong
-from control.sealing import SealError
 from control.services import Services
 from control.sso.arrivals import VerifiedIdentity
 from control.sso.oidc import discovery, records, sign_ins
@@ -165,18 +164,11 @@ def _taken(services: Services, body: Mapping[str, Any]) -> tuple[OidcClient, Pen
                 "this SSO connection is disabled, or is none of OpenID Connect",
                 code="sso_connection_disabled",
             )
-        try:
+        with records.told_if_unreadable(connection):
             return (
                 records.client_of(connection, services.sealer),
                 sign_ins.opened(sign_in, services.sealer),
             )
-        except SealError:
-            _log.exception("sso.secret_unreadable", connection=connection.id)
-            raise Conflict(
-                "the connection's client secret cannot be opened by this installation: an"
-                " administrator has to set it again",
-                code="sso_secret_unreadable",
-            ) from None
 
 
 def _identity(

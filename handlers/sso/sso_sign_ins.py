@@ -3,11 +3,8 @@
 import secrets
 from typing import Any, Final
 
-import structlog
-
 from control.boundary import Call
 from control.boundary.addresses import rate_key
-from control.sealing import SealError
 from control.sso.oidc import records
 from control.sso.oidc import sign_ins as oidc
 from control.sso.oidc.records import OidcClient
@@ -22,7 +19,6 @@ from storage.sso.connections import SsoConnection
 
 Body = dict[str, Any]
 _RANDOM_BYTES: Final = 32
-_log = structlog.get_logger("sso")
 
 
 def create(call: Call, body: Body) -> Reply:
@@ -71,15 +67,8 @@ def _begin_oidc(call: Call, connection: SsoConnection, login_hint: str | None) -
 
 
 def _client(call: Call, connection: SsoConnection) -> OidcClient:
-    try:
+    with records.told_if_unreadable(connection):
         return records.client_of(connection, call.services.sealer)
-    except SealError:
-        _log.exception("sso.secret_unreadable", connection=connection.id)
-        raise Conflict(
-            "the connection's client secret cannot be opened by this installation: an"
-            " administrator has to set it again",
-            code="sso_secret_unreadable",
-        ) from None
 
 
 def _begin_saml(call: Call, connection: SsoConnection) -> Begun:

@@ -1,16 +1,20 @@
 """What a connection's record says of an OpenID Connect client: read, and sealed."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import orjson
+import structlog
 
 from control.access.signed_tokens import Jwk
-from control.sealing import Sealer
+from control.sealing import Sealer, SealError
 from control.sso.oidc.discovery import Provider
+from specserver import Conflict
 from storage.sso.connections import SsoConnection
 
+_log = structlog.get_logger("sso")
 SCOPES: Final = ("openid", "email", "profile")
 """What is asked for unless the connection says otherwise."""
 
@@ -54,6 +58,20 @@ def client_of(connection: SsoConnection, sealer: Sealer) -> OidcClient:
         mapping=dict(connection.attribute_mapping),
         settings=dict(connection.settings),
     )
+
+
+@contextmanager
+def told_if_unreadable(connection: SsoConnection) -> Iterator[None]:
+    """In place of SealError, raises the Conflict that says who can mend it; it is logged."""
+    try:
+        yield
+    except SealError:
+        _log.exception("sso.secret_unreadable", connection=connection.id)
+        raise Conflict(
+            "the connection's client secret cannot be opened by this installation: an"
+            " administrator has to set it again",
+            code="sso_secret_unreadable",
+        ) from None
 
 
 def _context(connection_id: str) -> str:

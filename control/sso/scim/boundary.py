@@ -10,7 +10,7 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from control.boundary import charges, failures
+from control.boundary import answering, charges
 from control.boundary.addresses import Proxies, levels
 from control.boundary.call import refuse_closed
 from control.boundary.charges import Charge
@@ -20,7 +20,7 @@ from control.boundary.rates import VERDICT
 from control.boundary.unrouted import UnroutedLimit
 from control.services import Services
 from control.sso.scim.call import ScimCall
-from specserver import Exchange, Problem, Reply, TooManyRequests, Unauthenticated
+from specserver import Exchange, Reply, TooManyRequests, Unauthenticated
 from specserver.shares import Stranger
 from storage import tenancy
 from storage.access import organizations
@@ -58,17 +58,7 @@ class ScimBoundary:
         return Stranger(*levels(self._ip(exchange))) if org_id is None else org_id
 
     def __call__(self, exchange: Exchange) -> Reply:
-        try:
-            reply = self._serve(exchange)
-        except failures.EXPECTED as error:
-            problem = failures.as_problem(error)
-            _tell_rates(exchange, problem)
-            raise problem from error
-        except Problem as problem:
-            _tell_rates(exchange, problem)
-            raise
-        _tell_rates(exchange, reply)
-        return reply
+        return answering.answer(exchange, self._serve)
 
     def _ip(self, exchange: Exchange) -> str:
         request = exchange.request
@@ -139,9 +129,3 @@ def _token(exchange: Exchange) -> str | None:
     scheme, _, secret = exchange.request.headers.get("authorization", "").partition(" ")
     secret = secret.strip()
     return secret if scheme.lower() == "bearer" and is_scim_token(secret) else None
-
-
-def _tell_rates(exchange: Exchange, answer: Reply | Problem) -> None:
-    verdict = exchange.state.get(VERDICT)
-    if verdict is not None:
-        answer.headers.update(verdict.headers)
