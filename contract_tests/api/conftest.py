@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +56,7 @@ class Houses:
     def begin(self) -> None:
         """Clocks stand right, and nothing is left to do for which a test would move them on."""
         for each in self._made.values():
-            each.database.clock_offset = timedelta()
+            each.set_clock_right()
             each.drop_work()
 
     def close(self) -> None:
