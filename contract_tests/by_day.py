@@ -1,7 +1,9 @@
 """Which tests `make test` runs of those that come once for each kind of database, engine or so."""
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable
+from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
 
@@ -30,6 +32,7 @@ ENGINES: Final = ("duckdb", "mariadb", "postgres", "redis", "valkey")
 # Half of the operations are asked rightly by day and the others wrongly.
 OF_REQUESTS: Final = frozenset({"api/test_schemathesis"})
 REQUESTS: Final = ("right", "wrong")
+_OF_THE_NIGHT: Final = re.compile(r"^pytestmark = .*\bpytest\.mark\.nightly\b", re.MULTILINE)
 OF_KINDS: Final = ((OF_DATABASES, DIALECTS), (OF_ENGINES, ENGINES), (OF_REQUESTS, REQUESTS))
 
 
@@ -46,6 +49,11 @@ def one_in(step: int, values: Iterable[Any], *, several: bool = False, first: in
         else pytest.param(*(each if several else (each,)), marks=pytest.mark.nightly)
         for place, each in enumerate(values)
     ]
+
+
+def is_left_to_the_night(path: Path) -> bool:
+    """Whether a file marks all its tests as nightly: by day it is not even imported."""
+    return path.suffix == ".py" and _OF_THE_NIGHT.search(path.read_text()) is not None
 
 
 def take_turns(items: Iterable[pytest.Item]) -> None:

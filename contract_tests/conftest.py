@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from contract_tests import compiled_once as compiled_once  # noqa: PLC0414 -- listens
 from contract_tests import folders
-from contract_tests.by_day import take_turns
+from contract_tests.by_day import is_left_to_the_night, take_turns
 from contract_tests.databases import DIALECTS, Databases
 from contract_tests.engine_logs import pytest_report_engine_logs as pytest_report_engine_logs  # noqa: PLC0414 -- a hook
 from contract_tests.order import in_order
@@ -61,6 +61,11 @@ def pytest_pycollect_makeitem(
         marks = {mark.name for mark in getattr(obj, "pytestmark", ())}
         return [] if "nightly" in marks else made
     return made
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    by_day = "not nightly" in config.option.markexpr
+    return True if by_day and is_left_to_the_night(collection_path) else None
 
 
 def pytest_configure(config: pytest.Config) -> None:
