@@ -33,8 +33,8 @@ MakeHouse = Callable[..., House]
 
 
 @pytest.fixture(scope="session")
-def oracle() -> Oracle:
-    return Oracle()
+def oracle(pytestconfig: pytest.Config) -> Oracle:
+    return Oracle(each="not nightly" not in pytestconfig.option.markexpr)
 
 
 class Houses:

@@ -19,6 +19,14 @@ def exchange(oracle: Oracle, status: int, body: Any, query: str = "") -> None:
     oracle.check(request, httpx.Response(status, json=body, headers=HEADERS))
 
 
+def refused(status: int, code: str, **more: Any) -> tuple[httpx.Request, httpx.Response]:
+    problem = {"type": f"urn:x:{code}", "title": "X", "status": status, "detail": "x"}
+    request = httpx.Request("GET", "http://house/v1/regions", headers={"Authorization": "Bearer x"})
+    headers = {**HEADERS, "Content-Type": "application/problem+json"}
+    body = {**problem, "code": code, "request_id": HEADERS["X-Request-Id"], **more}
+    return request, httpx.Response(status, content=json.dumps(body), headers=headers)
+
+
 def test_it_lets_pass_what_the_document_says(oracle: Oracle) -> None:
     before = oracle.checked
     exchange(oracle, 200, REGIONS)
@@ -61,13 +69,26 @@ def test_it_refuses_an_invalid_request_that_was_taken(oracle: Oracle) -> None:
 def test_it_refuses_a_code_that_the_operation_does_not_name(
     oracle: Oracle, status: int, code: str, *, named: bool
 ) -> None:
-    problem = {"type": f"urn:x:{code}", "title": "X", "status": status, "detail": "x"}
-    request = httpx.Request("GET", "http://house/v1/regions", headers={"Authorization": "Bearer x"})
-    headers = {**HEADERS, "Content-Type": "application/problem+json"}
-    body = json.dumps({**problem, "code": code, "request_id": HEADERS["X-Request-Id"]})
-    answer = httpx.Response(status, content=body, headers=headers)
+    request, answer = refused(status, code)
     if named:
         oracle.check(request, answer)
         return
     with pytest.raises(OracleError, match=f"does not name the code {code}"):
         oracle.check(request, answer)
+
+
+@pytest.mark.parametrize("each", [True, False], ids=["at night", "by day"])
+def test_of_refusals_that_differ_in_their_texts_alone_one_is_judged_by_day(*, each: bool) -> None:
+    oracle = Oracle(each=each)
+    first = refused(401, "unauthenticated")
+    for _ in range(2):
+        oracle.check(*first)
+        exchange(oracle, 200, REGIONS)
+    assert (oracle.checked, oracle.judged) == (4, 4 if each else 3)
+    for wrong in (
+        refused(401, "unheard_of"),
+        refused(401, "unauthenticated", detail=1),
+        refused(401, "unauthenticated", errors=[{"pointer": "/a"}]),
+    ):
+        with pytest.raises(OracleError):
+            oracle.check(*wrong)
