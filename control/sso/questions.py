@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from http import HTTPStatus
 from typing import Any, Final, NoReturn
 
 import structlog
@@ -17,6 +16,7 @@ from control.access.signed_tokens import KeyUnknown
 from control.policy.violations import refuse, wrong
 from control.sealing import SealError
 from control.services import Services
+from control.sso import rereading
 from control.sso.arrivals import VerifiedIdentity
 from control.sso.oidc import discovery, records, sign_ins
 from control.sso.oidc.discovery import Provider
@@ -85,10 +85,7 @@ def _discovered(services: Services, issuer: str, org_id: str) -> Discovered:
 
 def _fetched(services: Services, url: str, org_id: str) -> bytes:
     with _told("saml/metadata_url"):
-        answer = services.providers.fetch(url, whose=org_id)
-        if answer.status != HTTPStatus.OK:
-            raise ProviderUnavailable(f"{url} answers with the status {answer.status}")
-        return answer.body
+        return rereading.fetch_metadata(services.providers, url, whose=org_id)
 
 
 def _metadata(services: Services, content: bytes, member: str) -> SamlSettings:

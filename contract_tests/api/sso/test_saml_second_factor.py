@@ -1,6 +1,6 @@
-"""A second factor that an identity provider of SAML tells of: which, from when, and trusted by whom.
+"""A second factor that an identity provider of SAML tells of: which, from when, and where trusted.
 
-What is said outside what the provider signed counts for nothing: `test_responses.py` has that.
+What is said outside what the provider signed counts nowhere: `test_responses.py` has that.
 """
 
 from datetime import timedelta
