@@ -13,6 +13,7 @@ from sqlalchemy import (
     ForeignKey,
     ForeignKeyConstraint,
     Index,
+    Select,
     UniqueConstraint,
     delete,
     func,
@@ -168,6 +169,18 @@ def pushed_members(db: Session, org_id: str, group_ids: Collection[str]) -> list
     rows = select(ScimGroupMember.group_id, ScimGroupMember.user_id)
     rows = rows.where(ScimGroupMember.org_id == org_id, ScimGroupMember.group_id.in_(group_ids))
     return list(db.execute(rows.order_by(ScimGroupMember.user_id)).tuples())
+
+
+def with_pushed_member(user_id: str) -> Select[tuple[str]]:
+    """The ids of groups that SCIM has put them into, for a query within the organization."""
+    return select(ScimGroupMember.group_id).where(ScimGroupMember.user_id == user_id)
+
+
+def pushed_sizes(db: Session, org_id: str, group_ids: Collection[str]) -> dict[str, int]:
+    """How many SCIM has put into each of these groups."""
+    rows = select(ScimGroupMember.group_id, func.count()).group_by(ScimGroupMember.group_id)
+    rows = rows.where(ScimGroupMember.org_id == org_id, ScimGroupMember.group_id.in_(group_ids))
+    return dict.fromkeys(group_ids, 0) | dict(db.execute(rows).tuples().all())
 
 
 def of_pushed(db: Session, org_id: str, user_id: str) -> list[ScimGroup]:
