@@ -175,7 +175,7 @@ def pushed_members(db: Session, org_id: str, group_ids: Collection[str]) -> list
     return list(db.execute(rows.order_by(ScimGroupMember.user_id)).tuples())
 
 
-def with_pushed_member(user_id: str) -> Select[tuple[str]]:
+def with_pushed_member(user_id: str) -> Select[str]:
     """The ids of groups that SCIM has put them into, for a query within the organization."""
     return select(ScimGroupMember.group_id).where(ScimGroupMember.user_id == user_id)
 

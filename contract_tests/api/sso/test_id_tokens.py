@@ -226,6 +226,7 @@ def test_a_new_key_of_the_provider_is_read_once_a_minute(
     assert [one[0] for one in provider.asked].count("/keys") == 1
 
 
+SECRET = "secret-of-thirty-two-bytes-long!"
 SWAPPED: dict[str, tuple[list[Json], int]] = {
     "a secret": (
         [{"kty": "oct", "k": "c2VjcmV0LW9mLXRoaXJ0eS10d28tYnl0ZXMtISE", "kid": "new"}],
@@ -247,7 +248,7 @@ def test_keys_that_are_swapped_let_in_nobody_whom_they_did_not_sign(
     house.pass_time(KEYS_EVERY.total_seconds() + 1)
 
     def by_secret(_provider: SsoProvider, claims: Json) -> str:
-        return jwt.encode(claims, "secret-of-thirty-two-bytes-!!", "HS256", {"kid": "new"})
+        return jwt.encode(claims, SECRET, "HS256", {"kid": "new"})
 
     assert attacked(house, connection, provider, by_secret).status_code == 401
     unknown = attacked(house, connection, provider, lambda p, c: p.signed(c, kid="new"))

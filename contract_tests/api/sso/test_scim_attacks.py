@@ -189,8 +189,8 @@ def test_what_is_asked_is_in_bounds(provider: Provider) -> None:
     deletes = [{"method": "DELETE", "path": "/Users/x"}] * 101
     is_error(provider.ask("POST", "/Bulk", {"Operations": deletes}), 413)
     value = [{"value": f"usr_{n}"} for n in range(groups.MEMBERS_MAX + 1)]
-    body = {"displayName": "g", "members": value}
-    is_error(provider.ask("PUT", f"/Groups/{group}", body), 400, "invalidValue")
+    crowd = {"displayName": "g", "members": value}
+    is_error(provider.ask("PUT", f"/Groups/{group}", crowd), 400, "invalidValue")
     is_error(provider.ask("POST", "/Users", {"userName": "x" * 70_000}), 413)
     for wrong in ("x" * 256, "a\nb", "\u0000"):
         refused = provider.ask("POST", "/Users", {"userName": wrong})

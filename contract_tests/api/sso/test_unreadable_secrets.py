@@ -10,7 +10,7 @@ from contract_tests.api.letters import new_email
 from contract_tests.api.rows import is_problem
 from contract_tests.api.sso import with_oidc as oidc
 from contract_tests.api.sso import with_saml as saml
-from contract_tests.sso_provider import SsoProvider
+from contract_tests.sso_provider import CLIENT_SECRET, SsoProvider
 from storage.sso.sign_ins import SsoSignIn
 
 LOST = b"sealed with a key that is not here"
@@ -61,7 +61,7 @@ def test_a_client_secret_that_cannot_be_opened_is_set_again(
         is_problem(answer, 409, "sso_secret_unreadable")
         assert "set it again" in answer.json()["detail"]
     path = f"{tenant.path}/sso/connections/{connection['id']}"
-    change = {"oidc": {"client_secret": oidc.CLIENT_SECRET}}
+    change = {"oidc": {"client_secret": CLIENT_SECRET}}
     mended = house.request("PATCH", path, tenant.owner.session, json=change)
     assert mended.status_code == 200, mended.text
     email = f"a@{oidc.new_domain()}"
