@@ -19,7 +19,7 @@ from storage.sso.connections import SsoConnection
 
 
 @dataclass(frozen=True)
-class Source:
+class ProviderSource:
     """Where it is read, taken from its transaction; `settings` are as they were then."""
 
     org_id: str
@@ -43,8 +43,8 @@ class Published:
     keys: list[dict[str, Any]] | None = None
 
 
-def source_of(connection: SsoConnection) -> Source:
-    return Source(
+def source_of(connection: SsoConnection) -> ProviderSource:
+    return ProviderSource(
         org_id=connection.org_id,
         connection_id=connection.id,
         kind=connection.kind,
@@ -53,7 +53,7 @@ def source_of(connection: SsoConnection) -> Source:
     )
 
 
-def read(services: Services, source: Source, now: datetime) -> Published | None:
+def read(services: Services, source: ProviderSource, now: datetime) -> Published | None:
     """None where it is published nowhere. Raises ProviderUnavailable and ProvidersBusy."""
     if source.url is None:
         return None

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from control.services import Services
 from control.sso import provider_alerts, rereading
 from control.sso.providers import ProvidersBusy, ProviderUnavailable
-from control.sso.rereading import Published, Source
+from control.sso.rereading import ProviderSource, Published
 from control.work import Again, Operation, Schedule, enqueue, workflow
 from storage.access import organizations
 from storage.access.organizations import Organization
@@ -68,19 +68,19 @@ def _start(db: Session) -> None:
         enqueue(db, refresh, lane_of(each.id), args)
 
 
-def _source(op: Operation) -> Source | None:
+def _source(op: Operation) -> ProviderSource | None:
     with op.database.read() as db:
         found = connections.find(db, op.args["org_id"], op.args["connection_id"])
         return None if found is None or not found.is_usable else rereading.source_of(found)
 
 
-def _read(services: Services, source: Source) -> Published | None:
+def _read(services: Services, source: ProviderSource) -> Published | None:
     with services.database.read() as db:
         at = now(db)
     return rereading.read(services, source, at)
 
 
-def _note_failure(db: Session, source: Source, reason: str) -> None:
+def _note_failure(db: Session, source: ProviderSource, reason: str) -> None:
     held = _hold(db, source)
     if held is None:
         return
@@ -89,7 +89,7 @@ def _note_failure(db: Session, source: Source, reason: str) -> None:
     provider_alerts.look(db, org, connection, at)
 
 
-def _record(db: Session, source: Source, published: Published | None) -> None:
+def _record(db: Session, source: ProviderSource, published: Published | None) -> None:
     held = _hold(db, source)
     if held is None:
         return
@@ -110,7 +110,9 @@ def _record(db: Session, source: Source, published: Published | None) -> None:
     provider_alerts.look(db, org, connection, at)
 
 
-def _hold(db: Session, source: Source) -> tuple[Organization, SsoConnection, datetime] | None:
+def _hold(
+    db: Session, source: ProviderSource
+) -> tuple[Organization, SsoConnection, datetime] | None:
     """None where somebody has removed, disabled or changed it meanwhile, which read it anew."""
     try:
         # First, as requests do, so that none waits for this one while it waits for them.

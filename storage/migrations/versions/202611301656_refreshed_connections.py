@@ -5,7 +5,7 @@ from alembic import op
 
 from storage.columns import Timestamp
 
-revision = "202611301560"
+revision = "202611301656"
 down_revision = "202611301530"
 
 _TABLE = "sso_connections"

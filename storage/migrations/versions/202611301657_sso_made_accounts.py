@@ -5,8 +5,8 @@ from alembic import op
 
 from storage.columns import Timestamp
 
-revision = "202611301561"
-down_revision = "202611301560"
+revision = "202611301657"
+down_revision = "202611301656"
 
 _TABLE = "sso_made_accounts"
 
