@@ -176,7 +176,12 @@ def release(db: Session) -> None:
 
 def unwritten(db: Session) -> list[Any]:
     """Records that a session which only reads was given to write; it forgets them."""
-    return [*db.new, *db.dirty, *db.deleted] if db.info.get(WRITING) is False else []
+    return [*db.new, *db.dirty, *db.deleted] if only_reads(db) else []
+
+
+def only_reads(db: Session) -> bool:
+    """Whether it is a session of `read`, which may be in no transaction."""
+    return db.info.get(WRITING) is False
 
 
 def on_commit(db: Session, act: Callable[[], None]) -> None:
@@ -300,5 +305,5 @@ def _from_json(value: Any) -> Any:
 
 @event.listens_for(Session, "before_flush")
 def _refuse_flush(db: Session, _context: Any, _instances: Any) -> None:
-    if db.info.get(WRITING) is False:
+    if only_reads(db):
         raise RuntimeError("a read session was asked to write")

@@ -64,6 +64,7 @@ from storage.sso.connections import SsoConnection
 from storage.sso.device_logins import DeviceLogin
 from storage.sso.domains import SsoDomain
 from storage.sso.identities import SsoIdentity
+from storage.sso.made_accounts import SsoMadeAccount
 from storage.sso.saml_assertions import SamlAssertion
 from storage.sso.scim_groups import GroupClaim, ScimGroup, ScimGroupMember
 from storage.sso.scim_tokens import ScimToken
@@ -144,6 +145,7 @@ __all__ = [
     "SsoConnection",
     "SsoDomain",
     "SsoIdentity",
+    "SsoMadeAccount",
     "SsoSignIn",
     "SupportGrant",
     "Team",

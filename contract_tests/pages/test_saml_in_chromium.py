@@ -42,9 +42,12 @@ class Site:
                 """Quiet."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        # A browser keeps connections open that it has not asked anything by: nothing waits for
+        # their threads at the end.
+        self._server.daemon_threads = True
         # Another host than that of our pages: a browser takes the two for different sites.
         self.base = f"http://localhost:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
 
     provider: IdentityProvider | None

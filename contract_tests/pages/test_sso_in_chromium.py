@@ -38,7 +38,8 @@ def issuer() -> Iterator[str]:
         for name, email in (("grace", GRACE), ("linus", LINUS))
     ]
     with run_server_in_thread(require_nonce=True, user_claims=people) as server:
-        yield f"http://localhost:{server.server_port}"
+        # Of another site than our pages, as a company's provider is.
+        yield f"http://127.0.0.1:{server.server_port}"
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,9 @@ from control.policy.alert_kinds import (
     OWNER_ADDED,
     SIGN_INS,
     SPENDING,
+    SSO_CERTIFICATE,
     SSO_DOMAIN,
+    SSO_PROVIDER,
     WEBHOOK,
     is_emailed,
 )
@@ -37,8 +39,11 @@ ELSEWHERE = {
     SPENDING: "control/workflows/billing/spending_caps.py does so of organizations",
     WEBHOOK: "handlers/events/webhooks.py enables and deletes endpoints",
     SSO_DOMAIN: "control/workflows/sso/domains.py finds the record again, or gives the domain up",
+    SSO_PROVIDER: "control/sso/provider_alerts.py looks when the provider is read again",
+    SSO_CERTIFICATE: "control/sso/provider_alerts.py looks at the certificates every day",
 }
 """Alerts that are resolved in code, and where."""
+OF_SSO = (SSO_DOMAIN, SSO_PROVIDER, SSO_CERTIFICATE)
 EVERYTHING = {
     "operation": "run",
     "reason": "leaked",
@@ -72,7 +77,7 @@ def test_every_kind_is_raised_by_something() -> None:
         if (found := raise_({**every, "reason": reasons.get(kind, every["reason"])}))
     }
     by_rules = {rule.kind for rule in (*OFTEN, *SELDOM)}
-    assert by_events | by_rules | {SIGN_INS, OWNER_ADDED, SSO_DOMAIN} == set(KINDS)
+    assert by_events | by_rules | {SIGN_INS, OWNER_ADDED, *OF_SSO} == set(KINDS)
 
 
 def test_what_explains_another_is_known_and_explained_by_none_that_it_explains() -> None:

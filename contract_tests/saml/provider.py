@@ -111,6 +111,8 @@ def assertion_xml(**said: Any) -> str:
         "conditions": "",
         "inside": "",
         "version": "2.0",
+        "signed_in_at": at(NOW),
+        "context": "urn:oasis:names:tc:SAML:2.0:ac:classes:Password",
         **said,
     }
     answered = f' InResponseTo="{told["in_response_to"]}"' if told["in_response_to"] else ""
@@ -127,8 +129,8 @@ def assertion_xml(**said: Any) -> str:
         f'<saml:Conditions NotBefore="{told["not_before"]}" NotOnOrAfter="{told["ends"]}">'
         f"<saml:AudienceRestriction><saml:Audience>{told['audience']}</saml:Audience>"
         f"</saml:AudienceRestriction>{told['conditions']}</saml:Conditions>"
-        f'<saml:AuthnStatement AuthnInstant="{at(NOW)}"><saml:AuthnContext>'
-        "<saml:AuthnContextClassRef>urn:oasis:names:tc:SAML:2.0:ac:classes:Password"
+        f'<saml:AuthnStatement AuthnInstant="{told["signed_in_at"]}"><saml:AuthnContext>'
+        f"<saml:AuthnContextClassRef>{told['context']}"
         "</saml:AuthnContextClassRef></saml:AuthnContext></saml:AuthnStatement>"
         "<saml:AttributeStatement>"
         '<saml:Attribute Name="email"><saml:AttributeValue xsi:type="xs:string">'

@@ -18,6 +18,7 @@ from contract_tests.oidc_issuer import NEVER
 from contract_tests.workflows import known, posted, siem
 from contract_tests.workflows.billing.ended_month import of_a_month_of_a_plan
 from contract_tests.workflows.data import migrating, stored
+from contract_tests.workflows.sso import identity_providers
 from contract_tests.workflows.stage import LEASE_S, Killed, Stage
 from contract_tests.workflows.test_three_ways import CASES
 from control.events import raise_
@@ -41,6 +42,7 @@ from storage.identifiers import new
 from storage.instances.instances import Instance
 from storage.instances.samples import Sample
 from storage.network.domains import Domain
+from storage.sso import connections as sso_connections
 from storage.sso import domains as sso_domains
 from storage.sso.domains import SsoDomain
 from storage.work import Work
@@ -81,6 +83,20 @@ def of_an_sso_domain(kind: str) -> Callable[[Stage], None]:
             made.was_found(now(db) - timedelta(days=2))
             args = {"org_id": stage.org_id, "domain_id": made.id, "person": stage.org_id}
             is_check = kind == "sso_domains.check"
+            known.enqueue(db, kind, f"test:{made.id}", {} if is_check else args)
+
+    return begin
+
+
+def of_an_sso_connection(kind: str) -> Callable[[Stage], None]:
+    """One whose provider does not answer, and whose certificate has expired."""
+
+    def begin(stage: Stage) -> None:
+        with stage.database.write() as db:
+            made = identity_providers.expired_and_silent(stage.org_id, now(db))
+            sso_connections.add(db, made)
+            args = {"org_id": stage.org_id, "connection_id": made.id, "person": stage.org_id}
+            is_check = kind == "sso_connections.check"
             known.enqueue(db, kind, f"test:{made.id}", {} if is_check else args)
 
     return begin
@@ -275,6 +291,8 @@ OTHERS: Final[dict[str, Callable[[Stage], None]]] = {
     "migrations.watch": of_a_migration("migrations.watch"),
     "password_resets.send": of_a_lost_password,
     "metering": by_itself("metering", cell_id="cell_fake"),
+    "sso_connections.check": of_an_sso_connection("sso_connections.check"),
+    "sso_connections.refresh": of_an_sso_connection("sso_connections.refresh"),
     "sso_domains.check": of_an_sso_domain("sso_domains.check"),
     "sso_domains.verify": of_an_sso_domain("sso_domains.verify"),
     "reconcile": by_itself("reconcile", cell_id="cell_fake"),

@@ -47,6 +47,8 @@ OWNER_ADDED: Final = "owner_added"
 WEBHOOK: Final = "webhook_disabled"
 SIEM: Final = "siem_delivery_interrupted"
 SSO_DOMAIN: Final = "sso_domain_unverifiable"
+SSO_PROVIDER: Final = "sso_provider_unreadable"
+SSO_CERTIFICATE: Final = "sso_certificate_expiring"
 _EXPLAINED: Final = (FAILED, UNREACHABLE)
 
 KINDS: Final[Mapping[str, AlertKind]] = MappingProxyType(
@@ -165,6 +167,18 @@ KINDS: Final[Mapping[str, AlertKind]] = MappingProxyType(
             ORGANIZATION,
             "the TXT record of a verified SSO domain is missing; one for each domain",
             "the record is there again, or the domain is no longer verified or is released",
+        ),
+        SSO_PROVIDER: AlertKind(
+            ORGANIZATION,
+            "for a day it was not possible to read what the identity provider of an SSO connection"
+            " publishes",
+            "it is read again, or the connection is disabled or removed",
+        ),
+        SSO_CERTIFICATE: AlertKind(
+            ORGANIZATION,
+            "the last signing certificate of a SAML connection expires within 30 days (warning),"
+            " within 7 days, or has expired (critical)",
+            "one that lasts longer is recorded, or the connection is disabled or removed",
         ),
     }
 )

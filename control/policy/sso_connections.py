@@ -1,12 +1,24 @@
 """Rules of SSO connections: what may be said of each kind."""
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from control.policy.violations import Violation, wrong
 
 DEFAULT_ROLE: Final = "member"
+TOLD_OF_FAILURE_AFTER: Final = timedelta(days=1)
+"""For so long a provider may be unreadable before anybody is told."""
+WARNS_BEFORE_END: Final = timedelta(days=30)
+CRITICAL_BEFORE_END: Final = timedelta(days=7)
 _KINDS: Final = ("oidc", "saml")
+
+
+def severity_of_end(end: datetime, at: datetime) -> str | None:
+    """Of the alert that the last certificate of a provider ends; None: it is too early for one."""
+    if end > at + WARNS_BEFORE_END:
+        return None
+    return "warning" if end > at + CRITICAL_BEFORE_END else "critical"
 
 
 def check_new(body: Mapping[str, Any]) -> list[Violation]:

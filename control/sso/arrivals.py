@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from control.access import role_holders, seats
 from control.policy.org_policy import allows_address
-from control.sso import group_grants
+from control.sso import account_limits, group_grants
 from specserver import Conflict, Forbidden
 from storage import identifiers
 from storage.access import memberships, organizations, users
@@ -68,14 +68,16 @@ class Arrival:
 
 
 def arrive(
-    db: Session, connection: SsoConnection, identity: VerifiedIdentity, now: datetime
+    db: Session, connection: SsoConnection, identity: VerifiedIdentity, place: str, now: datetime
 ) -> Arrival:
     """The account of this identity, a member of the connection's organization from now on.
 
+    `place` is the address that they come from, as rates count it.
+
     The transaction has entered the organization, and holds it. Raises Conflict for a connection
     that is disabled, an organization that is closed and an account that may not be linked,
-    Forbidden for an address that the organization does not let in, and PaymentRequired where there
-    is no seat. Nothing is left then.
+    Forbidden for an address that the organization does not let in, or where too many accounts were
+    made, and PaymentRequired where there is no seat. Nothing is left then.
     """
     org = organizations.fetch(db, connection.org_id)
     _refuse_shut(org, connection)
@@ -84,7 +86,7 @@ def arrive(
         known.last_seen_at = now
         arrival = Arrival(users.of_ids(db, [known.user_id])[known.user_id])
     else:
-        arrival = _first(db, org, identity, now)
+        arrival = _first(db, org, identity, place, now)
         identities.add(db, connection, identity.subject, arrival.user.id, now)
     role = _join(db, org, connection, arrival.user, identity, now)
     group_grants.claimed(db, org.id, arrival.user.id, connection.id, identity.groups, now)
@@ -117,7 +119,9 @@ def _refuse_stronger(db: Session, org: Organization, connection: SsoConnection, 
         )
 
 
-def _first(db: Session, org: Organization, identity: VerifiedIdentity, now: datetime) -> Arrival:
+def _first(
+    db: Session, org: Organization, identity: VerifiedIdentity, place: str, now: datetime
+) -> Arrival:
     """Of somebody who has not come by this connection before."""
     email = _address(identity)
     is_theirs = identity.email_is_verified and (
@@ -128,6 +132,8 @@ def _first(db: Session, org: Organization, identity: VerifiedIdentity, now: date
         made = users.create(db, email=email, name=_name(identity, email))
         if is_theirs:
             made.verify(email, now)
+        else:
+            account_limits.count(db, org.id, made.id, place, now)
         return Arrival(made, is_new_account=True)
     if not is_theirs:
         raise _not_linked(identity, email)

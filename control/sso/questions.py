@@ -8,14 +8,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from http import HTTPStatus
 from typing import Any, Final, NoReturn
 
 import structlog
 
 from control.access.signed_tokens import KeyUnknown
 from control.policy.violations import refuse, wrong
+from control.sealing import SealError
 from control.services import Services
+from control.sso import rereading
 from control.sso.arrivals import VerifiedIdentity
 from control.sso.oidc import discovery, records, sign_ins
 from control.sso.oidc.discovery import Provider
@@ -28,6 +29,7 @@ from specserver import Conflict, Unauthenticated, Unavailable
 from storage import tenancy
 from storage.sso import connections
 from storage.sso import sign_ins as stored
+from storage.sso.sign_ins import SsoSignIn
 
 KEYS_EVERY: Final = timedelta(minutes=1)
 """Keys of one provider are read anew no more often, however many unknown ones are named."""
@@ -83,10 +85,7 @@ def _discovered(services: Services, issuer: str, org_id: str) -> Discovered:
 
 def _fetched(services: Services, url: str, org_id: str) -> bytes:
     with _told("saml/metadata_url"):
-        answer = services.providers.fetch(url, whose=org_id)
-        if answer.status != HTTPStatus.OK:
-            raise ProviderUnavailable(f"{url} answers with the status {answer.status}")
-        return answer.body
+        return rereading.fetch_metadata(services.providers, url, whose=org_id)
 
 
 def _metadata(services: Services, content: bytes, member: str) -> SamlSettings:
@@ -153,11 +152,7 @@ def _taken(services: Services, body: Mapping[str, Any]) -> tuple[OidcClient, Pen
     with services.database.write() as db:
         sign_in = stored.take(db, state_hash, browser_hash, services.database.now(db))
         if sign_in is None:
-            raise Unauthenticated(
-                "this sign-in was not begun in this browser, was completed already, or was begun"
-                " more than 10 minutes ago: begin anew",
-                code="sso_refused",
-            )
+            raise _begun_elsewhere()
         connection = connections.fetch(db, sign_in.org_id, sign_in.connection_id)
         if connection.kind != "oidc" or not connection.is_usable:
             raise Conflict(
@@ -165,10 +160,17 @@ def _taken(services: Services, body: Mapping[str, Any]) -> tuple[OidcClient, Pen
                 code="sso_connection_disabled",
             )
         with records.told_if_unreadable(connection):
-            return (
-                records.client_of(connection, services.sealer),
-                sign_ins.opened(sign_in, services.sealer),
-            )
+            client = records.client_of(connection, services.sealer)
+        return client, _opened(services, sign_in)
+
+
+def _opened(services: Services, sign_in: SsoSignIn) -> Pending:
+    try:
+        return sign_ins.opened(sign_in, services.sealer)
+    except SealError:
+        # Sealed with a key that is not here any more. The next sign-in is sealed with another.
+        _log.exception("sso.sign_in_unreadable", connection=sign_in.connection_id)
+        raise _begun_elsewhere() from None
 
 
 def _identity(
@@ -210,6 +212,14 @@ def _keys_anew(services: Services, client: OidcClient) -> list[dict[str, Any]] |
 def _refuse(connection_id: str, reason: str) -> NoReturn:
     _log.warning("sso.refused", connection=connection_id, why=reason)
     raise Unauthenticated(f"the sign-in was refused: {reason}", code="sso_refused") from None
+
+
+def _begun_elsewhere() -> Unauthenticated:
+    return Unauthenticated(
+        "this sign-in was not begun in this browser, was completed already, or was begun more than"
+        " 10 minutes ago: begin anew",
+        code="sso_refused",
+    )
 
 
 def _busy() -> Unavailable:

@@ -6,6 +6,7 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
+from control.sso import account_limits
 from control.work import Operation, Schedule, queue, workflow
 from storage import rate_windows, replays
 from storage.access import account_tokens, api_keys, invites, passkeys, sessions
@@ -21,7 +22,7 @@ from storage.events import (
 )
 from storage.instances import approvals, changes, one_time_urls
 from storage.roles import support_grants
-from storage.sso import device_logins, saml_assertions, sign_ins
+from storage.sso import device_logins, made_accounts, saml_assertions, sign_ins
 
 KEEP_FINISHED_WORK: Final = timedelta(days=1)
 KEEP_ENDED_SESSIONS: Final = timedelta(days=30)
@@ -57,6 +58,7 @@ def clean(op: Operation) -> None:
     _forget(op, passkeys.forget_used_challenges, timedelta())
     _forget(op, sign_ins.forget_expired, timedelta())
     _forget(op, saml_assertions.forget_expired, timedelta())
+    _forget(op, made_accounts.forget_old, account_limits.WITHIN)
     _forget(op, rate_windows.forget_idle, KEEP_IDLE_WINDOWS)
     _forget(op, one_time_urls.forget_expired, timedelta())
     _forget(op, queue.forget_finished, KEEP_FINISHED_WORK)

@@ -2,6 +2,7 @@
 
 from control import events
 from control.boundary import Call, identity
+from control.boundary.addresses import rate_key
 from control.sso import arrivals
 from control.sso.arrivals import Arrival, VerifiedIdentity
 from handlers.access import sessions
@@ -16,7 +17,7 @@ def signed_in(call: Call, connection: SsoConnection, verified: VerifiedIdentity)
 
     The transaction has entered the organization (`connections.enter`, or `sign_ins.take`).
     """
-    arrival = arrivals.arrive(call.db, connection, verified, call.now)
+    arrival = arrivals.arrive(call.db, connection, verified, rate_key(call.ip), call.now)
     if arrival.member_role is not None:
         _tell_of_member(call, connection, arrival)
     has_mfa = verified.has_mfa and connection.trusts_mfa

@@ -31,6 +31,7 @@ def sso_connection(call: Call, record: SsoConnection) -> Json:
         "created_by": record.created_by,
         "created_at": timestamp(record.created_at),
         "last_used_at": timestamp_or_none(record.last_used_at),
+        "refresh_failure": record.refresh_failure,
     }
 
 

@@ -5,6 +5,7 @@ from typing import Any, Final
 from control.policy import quotas
 from control.policy import sso_connections as rules
 from control.policy.violations import refuse, wrong
+from control.sso import provider_alerts
 from control.sso.saml import connecting
 from control.sso.saml.known import SamlSettings
 from handlers.calls import OrgCall
@@ -29,6 +30,7 @@ def replace(call: OrgCall, body: Body) -> Body:
     connection.settings = {**connection.settings, **connecting.chosen(body)}
     connection.highest_role = configuring.highest_role(call)
     configuring.became_known(call, connection, told)
+    provider_alerts.look(call.db, call.org, connection, call.now)
     detail = {"issuer": told.entity_id} if told else {}
     call.audit(target=connection.id, detail={**detail, **connecting.chosen(body)})
     call.db.flush()

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from control.boundary import Call, identity
+from control.sealing import SealError
 from control.sso.arrivals import VerifiedIdentity
 from control.sso.saml import connecting
 from control.sso.saml.reasons import SamlRefused
@@ -12,6 +13,7 @@ from handlers.sso.arriving import signed_in
 from specserver import NotFound, Reply
 from storage.sso import connections, saml_assertions, saml_connections, sign_ins
 from storage.sso.connections import SsoConnection
+from storage.sso.sign_ins import SsoSignIn
 
 if TYPE_CHECKING:  # whoever uses no SAML does not load what reads XML
     from control.sso.saml.assertions import AssertedIdentity
@@ -69,6 +71,7 @@ def _identity(found: "AssertedIdentity") -> VerifiedIdentity:
         name=found.name,
         groups=found.groups,
         has_mfa=found.has_mfa,
+        authenticated_at=found.authenticated_at,
     )
 
 
@@ -83,7 +86,16 @@ def _request_id(call: Call, connection: SsoConnection, body: Body) -> str | None
         # What this browser began is another connection's, and stays its.
         raise SamlRefused("sign_in_unknown")
     if begun is not None:
-        return connecting.request_id_of(begun.sealed, call.services.sealer, begun.state_hash)
+        return _opened(call, connection, begun)
     if connection.settings["allows_idp_initiated"]:
         return None
     raise SamlRefused("sign_in_unknown" if state else "unsolicited")
+
+
+def _opened(call: Call, connection: SsoConnection, begun: SsoSignIn) -> str:
+    try:
+        return connecting.request_id_of(begun.sealed, call.services.sealer, begun.state_hash)
+    except SealError:
+        # Sealed with a key that is not here any more. The next sign-in is sealed with another.
+        _log.exception("saml.sign_in_unreadable", connection_id=connection.id)
+        raise SamlRefused("sign_in_unknown") from None

@@ -6,7 +6,7 @@ from control.boundary import AuditedChanges
 from control.policy import quotas
 from control.policy import sso_connections as rules
 from control.policy.violations import refuse
-from control.sso import group_grants
+from control.sso import group_grants, provider_alerts
 from handlers import paging
 from handlers.calls import OrgCall
 from handlers.sso import configuring
@@ -34,6 +34,7 @@ def create(call: OrgCall, body: Body) -> Reply:
     configuring.check_default_role(call, body.get("default_role", rules.DEFAULT_ROLE))
     refuse(quotas.check_one_more_sso_connection(connections.count(call.db, call.org.id)))
     made = connections.add(call.db, configuring.new(call, body, call.asked))
+    provider_alerts.look(call.db, call.org, made, call.now)
     call.audit(target=made.id, detail=configuring.told(made))
     location = f"/v1/orgs/{call.org.id}/sso/connections/{made.id}"
     return Reply.created(view(call, made), location)
@@ -46,6 +47,7 @@ def update(call: OrgCall, sso_connection: SsoConnection, body: Body) -> Body:
         configuring.check_default_role(call, body["default_role"])
     configuring.change(call, sso_connection, body, call.asked)
     ended = _switch(call, sso_connection, body.get("status"))
+    provider_alerts.look(call.db, call.org, sso_connection, call.now)
     detail = {**configuring.told(sso_connection), "changed": sorted(body), "sessions_ended": ended}
     call.audit(target=sso_connection.id, detail=detail, changes=changes)
     call.db.flush()
@@ -61,6 +63,7 @@ def delete(call: OrgCall, sso_connection: SsoConnection) -> Reply:
         target=sso_connection.id,
         detail={**configuring.told(sso_connection), "sessions_ended": ended},
     )
+    provider_alerts.forget(call.db, call.org, sso_connection)
     call.db.delete(sso_connection)
     return Reply.no_content()
 

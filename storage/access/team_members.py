@@ -14,6 +14,7 @@ from storage.access.users import User
 from storage.errors import RecordNotFound
 from storage.lookups import by_key
 from storage.pages import Page
+from storage.sso import scim_groups
 
 
 class InTeam(NamedTuple):
@@ -89,15 +90,21 @@ class WithRoles(NamedTuple):
 def with_roles(
     db: Session, team: Team, *, org_roles: Collection[str], team_roles: Collection[str], limit: int
 ) -> list[WithRoles]:
-    """People with one of these roles in the organization or in the team; the team's own first."""
+    """People with one of these roles in the organization or in the team; the team's own first.
+
+    What groups of an identity provider give counts as what was given by hand; `team_role` is the
+    latter alone.
+    """
     who = Membership.user_id, User.email, User.name, Membership.role, Membership.teams_only
-    in_team = TeamMember.role.in_(team_roles)
+    by_hand = TeamMember.role.in_(team_roles)
+    in_team = or_(by_hand, scim_groups.gives_to_member((), team.id, team_roles))
+    in_org = or_(Membership.role.in_(org_roles), scim_groups.gives_to_member(org_roles))
     rows = (
         select(*who, TeamMember.role)
         .join(User, User.id == Membership.user_id)
         .outerjoin(TeamMember, _role_in(team.id))
         .where(Membership.org_id == team.org_id, PEOPLE)
-        .where(or_(Membership.role.in_(org_roles), in_team))
+        .where(or_(in_org, in_team))
         .order_by(case((in_team, 0), else_=1), Membership.user_id)
         .limit(limit)
     )

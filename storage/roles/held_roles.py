@@ -1,14 +1,16 @@
 """All that an organization's records say of a member, in one row."""
 
+from collections.abc import Collection
 from typing import Any, Final
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import bindparam, or_, select
 from sqlalchemy.orm import Session
 
 from storage import tenancy
 from storage.access import teams
-from storage.access.memberships import Membership
+from storage.access.memberships import PEOPLE, Membership
 from storage.access.organizations import Organization
+from storage.access.users import User
 from storage.prepared import Prepared
 from storage.roles import project_members, roles
 from storage.sso import scim_groups
@@ -39,3 +41,14 @@ def find(db: Session, org_id: str, user_id: str) -> tuple[Any, ...] | None:
     with tenancy.across(db, "asked for by the organization's id, also before one is entered"):
         row: tuple[Any, ...] | None = _OF_MEMBER.one_or_none(db, org_id=org_id, user_id=user_id)
     return row
+
+
+def addresses(db: Session, org_id: str, org_roles: Collection[str], limit: int) -> list[str]:
+    """The email addresses of people with one of these roles, by hand or by a group.
+
+    Those of the oldest accounts come first.
+    """
+    rows = select(User.email).join(Membership, Membership.user_id == User.id)
+    has_one = or_(Membership.role.in_(org_roles), scim_groups.gives_to_member(org_roles))
+    rows = rows.where(Membership.org_id == org_id, PEOPLE, has_one)
+    return list(db.scalars(rows.order_by(User.id).limit(limit)))

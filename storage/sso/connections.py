@@ -1,9 +1,9 @@
 """Connections to identity providers by which people sign in to an organization."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import ForeignKey, Index, UniqueConstraint, func, select
+from sqlalchemy import ForeignKey, Index, UniqueConstraint, and_, func, or_, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import identifiers, pages, tenancy
@@ -15,6 +15,9 @@ from storage.pages import Page
 
 KINDS: Final = ("oidc", "saml")
 STATUSES: Final = ("active", "pending_verification", "disabled")
+REFRESHED_EVERY: Final = timedelta(days=1)
+TRIED_AGAIN_AFTER: Final = timedelta(hours=1)
+"""Where what the provider publishes could not be read."""
 
 
 class SsoConnection(Owned, Record):
@@ -51,6 +54,11 @@ class SsoConnection(Owned, Record):
     provider_read_at: Mapped[datetime | None]
     keys: Mapped[list[dict[str, Any]] | None] = mapped_column(Json)
     keys_tried_at: Mapped[datetime | None]
+    # When that was last tried without anybody asking for it; None: it was not yet.
+    refresh_tried_at: Mapped[datetime | None] = mapped_column(index=True)
+    # Why it failed the last time, in words for an administrator; None: it did not.
+    refresh_failure: Mapped[str | None]
+    refresh_failed_since: Mapped[datetime | None]
     last_used_at: Mapped[datetime | None]
     created_by: Mapped[str]
 
@@ -75,10 +83,18 @@ class SsoConnection(Owned, Record):
             self.status = "active"
 
     def became_known(
-        self, provider: dict[str, Any], keys: list[dict[str, Any]], at: datetime
+        self, provider: dict[str, Any], keys: list[dict[str, Any]] | None, at: datetime
     ) -> None:
+        """What the provider says of itself; `keys` are None for a kind that publishes none."""
         self.provider, self.provider_read_at = provider, at
-        self.keys, self.keys_tried_at = keys, at
+        if keys is not None:
+            self.keys, self.keys_tried_at = keys, at
+        self.refresh_tried_at, self.refresh_failure, self.refresh_failed_since = at, None, None
+
+    def was_unread(self, reason: str, at: datetime) -> None:
+        """What was read last stays. `reason` is a sentence that an administrator can act on."""
+        self.refresh_tried_at, self.refresh_failure = at, reason
+        self.refresh_failed_since = self.refresh_failed_since or at
 
 
 def new_id() -> str:
@@ -127,6 +143,17 @@ def page(db: Session, org_id: str, *, limit: int, after: str | None) -> Page[Sso
     """The organization's, newest first."""
     rows = select(SsoConnection).where(SsoConnection.org_id == org_id)
     return pages.keyset(db, rows, SsoConnection.id, limit=limit, after=after)
+
+
+def due(db: Session, at: datetime, limit: int) -> list[SsoConnection]:
+    """Of all organizations: those to be read again now, whose rows are held."""
+    tried_at = SsoConnection.refresh_tried_at
+    failed = and_(SsoConnection.refresh_failure.is_not(None), tried_at < at - TRIED_AGAIN_AFTER)
+    rows = select(SsoConnection).where(SsoConnection.status != "disabled")
+    rows = rows.where(or_(tried_at.is_(None), tried_at < at - REFRESHED_EVERY, failed))
+    # Who is held by a request is read in the next turn.
+    rows = rows.order_by(tried_at, SsoConnection.id).limit(limit).with_for_update(skip_locked=True)
+    return list(db.scalars(rows))
 
 
 def count(db: Session, org_id: str) -> int:

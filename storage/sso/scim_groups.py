@@ -10,11 +10,16 @@ from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy import (
+    ColumnElement,
+    CompoundSelect,
     ForeignKey,
     ForeignKeyConstraint,
     Index,
+    Select,
     UniqueConstraint,
+    and_,
     delete,
+    exists,
     func,
     or_,
     select,
@@ -170,6 +175,18 @@ def pushed_members(db: Session, org_id: str, group_ids: Collection[str]) -> list
     return list(db.execute(rows.order_by(ScimGroupMember.user_id)).tuples())
 
 
+def with_pushed_member(user_id: str) -> Select[str]:
+    """The ids of groups that SCIM has put them into, for a query within the organization."""
+    return select(ScimGroupMember.group_id).where(ScimGroupMember.user_id == user_id)
+
+
+def pushed_sizes(db: Session, org_id: str, group_ids: Collection[str]) -> dict[str, int]:
+    """How many SCIM has put into each of these groups."""
+    rows = select(ScimGroupMember.group_id, func.count()).group_by(ScimGroupMember.group_id)
+    rows = rows.where(ScimGroupMember.org_id == org_id, ScimGroupMember.group_id.in_(group_ids))
+    return dict.fromkeys(group_ids, 0) | dict(db.execute(rows).tuples().all())
+
+
 def of_pushed(db: Session, org_id: str, user_id: str) -> list[ScimGroup]:
     """The groups that SCIM has put them into."""
     rows = select(ScimGroup).join(ScimGroupMember, ScimGroupMember.group_id == ScimGroup.id)
@@ -263,9 +280,23 @@ def end_claims(db: Session, org_id: str, connection_id: str) -> None:
     )
 
 
-def granted_to_member() -> ScalarSelect[Any]:
-    """Of the membership of an outer query: role in the org, team and role there, by group."""
-    within = union(
+def gives_to_member(
+    org_roles: Collection[str], team_id: str | None = None, team_roles: Collection[str] = ()
+) -> ColumnElement[bool]:
+    """Whether the member of an outer query has one of these roles by a group."""
+    in_team = and_(ScimGroup.team_id == team_id, ScimGroup.team_role.in_(team_roles))
+    gives = (
+        or_(ScimGroup.org_role.in_(org_roles), in_team)
+        if team_id
+        else (ScimGroup.org_role.in_(org_roles))
+    )
+    rows = exists().where(ScimGroup.org_id == Membership.org_id, gives)
+    return rows.where(ScimGroup.id.in_(_of_member())).correlate(Membership)
+
+
+def _of_member() -> CompoundSelect[tuple[str]]:
+    """The groups of the member of an outer query, pushed and claimed."""
+    return union(
         *(
             select(each.group_id)
             .where(each.org_id == Membership.org_id, each.user_id == Membership.user_id)
@@ -273,11 +304,15 @@ def granted_to_member() -> ScalarSelect[Any]:
             for each in (ScimGroupMember, GroupClaim)
         )
     )
+
+
+def granted_to_member() -> ScalarSelect[Any]:
+    """Of the membership of an outer query: role in the org, team and role there, by group."""
     given = JsonArray(ScimGroup.org_role, ScimGroup.team_id, ScimGroup.team_role)
     return (
         select(JsonObject(ScimGroup.id, given))
         .where(
-            ScimGroup.id.in_(within),
+            ScimGroup.id.in_(_of_member()),
             ScimGroup.org_id == Membership.org_id,
             or_(ScimGroup.org_role.is_not(None), ScimGroup.team_id.is_not(None)),
         )

@@ -226,6 +226,38 @@ def test_a_new_key_of_the_provider_is_read_once_a_minute(
     assert [one[0] for one in provider.asked].count("/keys") == 1
 
 
+SECRET = "secret-of-thirty-two-bytes-long!"
+SWAPPED: dict[str, tuple[list[Json], int]] = {
+    "a secret": (
+        [{"kty": "oct", "k": "c2VjcmV0LW9mLXRoaXJ0eS10d28tYnl0ZXMtISE", "kid": "new"}],
+        503,
+    ),
+    "none": ([], 503),
+    "the attacker's, by its own id": ([public(rsa_key("attacker"), "attacker")], 401),
+}
+
+
+@pytest.mark.parametrize("what", SWAPPED)
+def test_keys_that_are_swapped_let_in_nobody_whom_they_did_not_sign(
+    house: House, provider: SsoProvider, what: str
+) -> None:
+    """By somebody who can change what is published for a moment, and not what was read before."""
+    connection = connected(house, house.tenant(), provider)
+    before = provider.keys
+    provider.keys, status = SWAPPED[what]
+    house.pass_time(KEYS_EVERY.total_seconds() + 1)
+
+    def by_secret(_provider: SsoProvider, claims: Json) -> str:
+        return jwt.encode(claims, SECRET, "HS256", {"kid": "new"})
+
+    assert attacked(house, connection, provider, by_secret).status_code == 401
+    unknown = attacked(house, connection, provider, lambda p, c: p.signed(c, kid="new"))
+    assert unknown.status_code == status, unknown.text
+    provider.keys = before
+    house.pass_time(KEYS_EVERY.total_seconds() + 1)
+    assert sign_in(house, connection, provider, email=f"a@{new_domain()}").status_code == 201
+
+
 UNUSABLE: dict[str, Callable[[], Any]] = {
     "no key": list,
     "symmetric": lambda: [{"kty": "oct", "k": "c2VjcmV0", "kid": "rsa-1"}],

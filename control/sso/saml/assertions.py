@@ -81,7 +81,11 @@ class ExpectedAssertion:
 
 @dataclass(frozen=True)
 class AssertedIdentity:
-    """Of a person, as verified; `assertion_id` may be used once until `ends_at`."""
+    """Of a person, as verified; `assertion_id` may be used once until `ends_at`.
+
+    `has_mfa` is whether the provider says that they passed a second factor, and when: at
+    `authenticated_at`, as long ago as that may be.
+    """
 
     assertion_id: str
     ends_at: datetime
@@ -90,6 +94,7 @@ class AssertedIdentity:
     name: str
     groups: tuple[str, ...]
     has_mfa: bool = False
+    authenticated_at: datetime | None = None
 
 
 def identity_of(
@@ -218,6 +223,8 @@ def _read(
         email = named
     if not email:
         raise SamlRefused("attribute_missing")
+    signed_in_at = _signed_in_at(assertion)
+    tells_of_mfa = not _MFA.isdisjoint([*_contexts(assertion), *told.get(_METHODS, ())])
     return AssertedIdentity(
         assertion_id=assertion.get("ID", ""),
         ends_at=ends_at + LEEWAY,
@@ -225,8 +232,19 @@ def _read(
         email=email,
         name=_first(told, mapping, "name"),
         groups=_all(told, mapping, "groups"),
-        has_mfa=not _MFA.isdisjoint([*_contexts(assertion), *told.get(_METHODS, ())]),
+        # One that was passed nobody knows when is none.
+        has_mfa=tells_of_mfa and signed_in_at is not None,
+        authenticated_at=signed_in_at,
     )
+
+
+def _signed_in_at(assertion: Element) -> datetime | None:
+    """Of several times the first; None where one of them cannot be read."""
+    statements = children(assertion, SAML, "AuthnStatement")
+    try:
+        return min(_instant(each.get("AuthnInstant", "")) for each in statements)
+    except SamlRefused:
+        return None
 
 
 def _contexts(assertion: Element) -> list[str]:

@@ -53,13 +53,14 @@ def new_settings(
 
 
 def chosen(body: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a body is such a choice."""
-    return {name: body[name] for name in CHOICES if name in body}
+    """What of a body is such a choice. What is given as XML is read again nowhere."""
+    source = {"metadata_url": None} if "metadata_xml" in body else {}
+    return {**source, **{name: body[name] for name in CHOICES if name in body}}
 
 
 def record_metadata(connection: SsoConnection, told: SamlSettings, now: datetime) -> None:
     """From now on these sign; whoever comes next proves that they are right."""
-    connection.provider, connection.provider_read_at = told.as_json(), now
+    connection.became_known(told.as_json(), None, now)
     connection.last_used_at = None
     if connection.status != "disabled":
         connection.status = "pending_verification"
@@ -154,8 +155,11 @@ def provider_of(connection: SsoConnection, base_url: str) -> ServiceProvider:
 
 
 def certificates(connection: SsoConnection) -> list[CertificateFacts]:
-    """Those of the provider, for whoever compares them; none before there is metadata."""
-    if connection.provider is None:
+    """Those of the provider, for whoever compares them; none before there is metadata.
+
+    Of a connection by OpenID Connect there are none: its keys do not say when they end.
+    """
+    if connection.provider is None or connection.kind != "saml":
         return []
     told = SamlSettings.of_json(connection.provider)
     return [known.certificate_facts(each) for each in told.loaded()]

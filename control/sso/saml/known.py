@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from cryptography import x509
@@ -37,6 +37,14 @@ class SamlSettings:
             signs_requests=told.get("signs_requests", False),
             valid_until=told.get("valid_until"),
         )
+
+    def has_ended(self, now: datetime) -> bool:
+        """Whether the metadata says that it is not to be relied on any more."""
+        try:
+            end = datetime.fromisoformat(self.valid_until or "")
+        except ValueError:
+            return False
+        return (end if end.tzinfo else end.replace(tzinfo=UTC)) <= now
 
     def loaded(self) -> list[x509.Certificate]:
         return [x509.load_pem_x509_certificate(each.encode()) for each in self.certificates]

@@ -1,6 +1,7 @@
 """ScimCall: what serves a SCIM request is given, and how what it did is written down."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,6 +12,7 @@ from control import events
 from control.services import Services
 from specserver import Exchange
 from storage.access.organizations import Organization
+from storage.database import only_reads
 from storage.events import audit
 from storage.sso.scim_tokens import ScimToken
 
@@ -29,6 +31,12 @@ class ScimCall:
     now: datetime
     services: Services
     ip: str
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """What fails within it leaves nothing behind; who only reads has nothing to leave."""
+        with nullcontext() if only_reads(self.db) else self.db.begin_nested():
+            yield
 
     def audit(self, action: str, target: str, detail: Mapping[str, Any]) -> None:
         """In the log of the organization, as done by the token."""

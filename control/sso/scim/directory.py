@@ -23,7 +23,7 @@ from sqlalchemy.exc import IntegrityError
 
 from control.sso.scim import errors, filters, groups, people
 from control.sso.scim.call import ScimCall
-from control.sso.scim.resources import Group, User, group_of, pushed_by, user_of
+from control.sso.scim.resources import Group, User, group_of, members_of, pushed_by, user_of
 from specserver import Problem
 from storage import conflicts
 from storage.access.memberships import Membership
@@ -35,6 +35,8 @@ from storage.sso.scim_users import JOINED, ScimUser
 Rows = Select[*tuple[Any, ...]]
 SCANNED_MAX: Final = 5_000
 """Resources that one search looks at one by one, where its filter or order is of no column."""
+MEMBERS_AT_ONCE: Final = 20_000
+"""Members of all groups of one page, and of all that a search looks at: each is an object."""
 
 
 class Directory(ScimStorage):
@@ -46,7 +48,7 @@ class Directory(ScimStorage):
     @contextmanager
     def operation(self) -> Iterator[None]:
         try:
-            with self._call.db.begin_nested():
+            with self._call.held():
                 yield
         except Problem as problem:
             raise of_problem(problem) from problem
@@ -69,7 +71,7 @@ class Directory(ScimStorage):
     ) -> Resource[Any]:
         if resource_type.name == "User":
             return self._users([self._user(resource_id)], response_parameters)[0]
-        return self._groups([self.group(resource_id)], response_parameters)[0]
+        return self._with_members([group_of(self.group(resource_id))], response_parameters)[0]
 
     def search(
         self,
@@ -91,12 +93,12 @@ class Directory(ScimStorage):
                 return self._page(model, which, search_request, first, count)
         found = [
             one
-            for one in self._all(names)
+            for one in self._all(names, search_request)
             if search_request.filter is None
             or type(search_request.filter)[type(one)](str(search_request.filter)).match(one)  # type: ignore[index]
         ]
-        ordered = search_request.sort(found)
-        return SearchPage(len(found), ordered[first : first + count])
+        ordered = search_request.sort(found)[first : first + count]
+        return SearchPage(len(found), self._with_members(ordered, search_request))
 
     def _page(
         self,
@@ -115,9 +117,10 @@ class Directory(ScimStorage):
         found = db.execute(rows.order_by(key).offset(first).limit(count)).tuples().all()
         if model is User:
             return SearchPage(total, list(self._users(found, asked)))
-        return SearchPage(total, list(self._groups([row[0] for row in found], asked)))
+        return SearchPage(total, self._with_members([group_of(row[0]) for row in found], asked))
 
-    def _all(self, names: Sequence[str | None]) -> list[Resource[Any]]:
+    def _all(self, names: Sequence[str | None], asked: SearchRequest[Any]) -> list[Resource[Any]]:
+        """Groups without their members, unless these are what is asked about."""
         found: list[Resource[Any]] = []
         for name in names:
             rows: Rows = self._user_rows() if name == "User" else self._group_rows()
@@ -130,7 +133,17 @@ class Directory(ScimStorage):
             if name == "User":
                 found += self._users(some, None)
             else:
-                found += self._groups([row[0] for row in some], None)
+                found += self._compared([group_of(row[0]) for row in some], asked)
+        return found
+
+    def _compared(self, groups: list[Group], asked: SearchRequest[Any]) -> Sequence[Resource[Any]]:
+        if "members" not in f"{asked.filter or ''} {asked.sort_by or ''}".lower():
+            return groups
+        if len(found := self._with_members(groups, None)) < len(groups):
+            raise TooManyException(
+                detail=f"the groups have more than {MEMBERS_AT_ONCE:,} members to look through: ask"
+                ' by members.value with eq, such as members[value eq "…"]'
+            )
         return found
 
     def _user_rows(self) -> Rows:
@@ -169,16 +182,29 @@ class Directory(ScimStorage):
             for record, member in rows
         ]
 
-    def _groups(
-        self, records: Sequence[ScimGroup], asked: ResponseParameters[Any] | None
-    ) -> list[Group]:
+    def _with_members(
+        self, page: Sequence[Resource[Any]], asked: ResponseParameters[Any] | None
+    ) -> list[Resource[Any]]:
+        """With the members of groups that are asked for; fewer groups where these are too many."""
         if not _wants(asked, "members"):
-            return [group_of(record) for record in records]
-        ids = [record.id for record in records]
-        found: dict[str, list[str]] = {group_id: [] for group_id in ids}
-        for group_id, user_id in scim_groups.pushed_members(self._call.db, self._call.org.id, ids):
-            found[group_id].append(user_id)
-        return [group_of(record, found[record.id]) for record in records]
+            return list(page)
+        db, org_id, room = self._call.db, self._call.org.id, MEMBERS_AT_ONCE
+        groups = {one.id: one for one in page if isinstance(one, Group) and one.id is not None}
+        sizes = scim_groups.pushed_sizes(db, org_id, groups) if groups else {}
+        fitting: list[Resource[Any]] = []
+        for one in page:
+            room -= sizes.get(one.id or "", 0)
+            # The first is there in any case, so that whoever asks for the next page gets on.
+            if room < 0 and fitting:
+                break
+            fitting.append(one)
+        found: dict[str, list[str]] = {}
+        ids = [one.id for one in fitting if one.id in groups]
+        for group_id, user_id in scim_groups.pushed_members(db, org_id, ids) if ids else ():
+            found.setdefault(group_id, []).append(user_id)
+        for group_id, members in found.items():
+            groups[group_id].members = members_of(members)
+        return fitting
 
     # Changing.
 

@@ -23,6 +23,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 
 from control.sso.scim.resources import Group, User
 from storage.access.memberships import Membership
+from storage.sso import scim_groups
 from storage.sso.scim_groups import ScimGroup
 from storage.sso.scim_users import ScimUser, folded
 
@@ -35,6 +36,8 @@ _EXACT: Final[Mapping[Any, Mapping[str, _Column]]] = {
     User: {"id": ScimUser.user_id, "externalid": ScimUser.external_id},
     Group: {"id": ScimGroup.id, "externalid": ScimGroup.external_id},
 }
+# Entra ID asks by the first of these whether somebody is in a group.
+_MEMBERS: Final = ("members", "members.value")
 
 
 class NotOfColumns(Exception):  # noqa: N818 -- a fact about a filter
@@ -61,6 +64,8 @@ class _Conditions(FilterVisitor[ColumnElement[bool]]):
         raise NotOfColumns
 
     def _equals(self, name: str, value: str) -> ColumnElement[bool]:
+        if name in _MEMBERS and self._model is Group:
+            return ScimGroup.id.in_(scim_groups.with_pushed_member(value))
         if name in _FOLDED[self._model]:
             return _FOLDED[self._model][name] == folded(value)
         if name in _EXACT[self._model]:
@@ -77,11 +82,18 @@ class _Conditions(FilterVisitor[ColumnElement[bool]]):
     def visit_not(self, _node: Not) -> ColumnElement[bool]:
         raise NotOfColumns
 
-    def visit_value_path(self, _node: ValuePath) -> ColumnElement[bool]:
-        raise NotOfColumns
+    def visit_value_path(self, node: ValuePath) -> ColumnElement[bool]:
+        """As `members[value eq "…"]`, which means what `members.value eq "…"` does."""
+        within = node.val_filter
+        if node.sub_attr is not None or not isinstance(within, Comparison):
+            raise NotOfColumns
+        name = f"{_name(node.attr_path)}.{_name(within.attr_path)}"
+        if within.op is not CompareOperator.eq or not isinstance(within.value, str):
+            raise NotOfColumns
+        return self._equals(name, within.value)
 
 
 def _name(path: AttrPath) -> str:
-    if path.sub_attr is not None or path.uri is not None:
+    if path.uri is not None:
         raise NotOfColumns
-    return path.attr.lower()
+    return ".".join(filter(None, (path.attr, path.sub_attr))).lower()

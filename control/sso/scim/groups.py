@@ -10,7 +10,7 @@ from specserver import Conflict, Forbidden, Invalid
 from storage.sso import scim_groups, scim_users
 from storage.sso.scim_groups import ScimGroup
 
-MEMBERS_MAX: Final = 5_000
+MEMBERS_MAX: Final = 10_000
 """People in one group."""
 _TOLD_MAX: Final = 50
 """Ids of people that one entry of the audit log names; of more, it tells how many."""

@@ -53,7 +53,7 @@ def split(operations: Sequence[Operation]) -> Split | None:
 
 
 def _split_values(operation: Operation, found: Split) -> None:
-    """Without a path, the value has the attributes; Okta sends the id of the group among them."""
+    """Without a path, the value has the attributes, among which Okta may send members."""
     if not isinstance(operation.value, dict):
         found.rest.append(operation)
         return
@@ -62,7 +62,7 @@ def _split_values(operation: Operation, found: Split) -> None:
         if name.lower() in (_MEMBERS, f"{_GROUP}:{_MEMBERS}"):
             act = Op.add if operation.op == Op.add else Op.replace_
             found.changes.append(MemberChange(act, _ids(value)))
-        elif name.lower() not in ("id", "schemas", "meta"):
+        else:
             rest[name] = value
     if rest:
         found.rest.append(operation.model_copy(update={"value": rest}))

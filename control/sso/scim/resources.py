@@ -204,18 +204,18 @@ def user_of(
     )
 
 
-def group_of(record: ScimGroup, members: Iterable[str] = ()) -> Group:
-    """`members` are the ids of those in it; none where nobody asked for them."""
+def group_of(record: ScimGroup) -> Group:
+    """Without its members, which may be thousands."""
     return Group(
         id=record.id,
         external_id=record.external_id,
         display_name=record.display_name,
-        members=[
-            GroupMember(value=user_id, ref=Reference(f"Users/{user_id}")) for user_id in members
-        ]
-        or None,
         meta=_meta("Group", record, str(record.version)),
     )
+
+
+def members_of(user_ids: Iterable[str]) -> list[GroupMember]:
+    return [GroupMember(value=one, ref=Reference(f"Users/{one}")) for one in user_ids]
 
 
 def pushed_by(user: User) -> Pushed:

@@ -16,13 +16,14 @@ from control.services import Services
 from control.work import Operation, Schedule, workflow
 from control.workflows.access import mail
 from control.workflows.instances.fault_isolation import isolated
-from storage.access import memberships, organizations, team_members
+from storage.access import organizations, team_members
 from storage.access.organizations import Organization
 from storage.access.teams import Team
 from storage.database import now
 from storage.events import alerts
 from storage.events.alerts import Alert
 from storage.lookups import by_key
+from storage.roles import held_roles
 
 _ORGS_AT_ONCE: Final = 500
 _PEOPLE_MAX: Final = 50
@@ -65,7 +66,7 @@ def _by_recipient(
     db: Session, org: Organization, wanted: Sequence[Alert]
 ) -> dict[str, list[Alert]]:
     """All to those who lead the organization, and of a team's to those who lead the team."""
-    every = memberships.addresses(db, org.id, ("owner", "admin"), _PEOPLE_MAX)
+    every = held_roles.addresses(db, org.id, ("owner", "admin"), _PEOPLE_MAX)
     found = {address: list(wanted) for address in every}
     for team_id in sorted({one.team_id for one in wanted if one.team_id is not None}):
         team = by_key(db, Team, team_id)
