@@ -20,6 +20,7 @@ from storage.billing.credit_ledger import Credit, CreditUse
 from storage.billing.customers import Customer
 from storage.billing.invoice_runs import InvoiceRun
 from storage.billing.invoices import Invoice, InvoiceDocument, InvoiceNumber
+from storage.billing.late_corrections import LateCorrection
 from storage.billing.meters import MeteredHour, MeterEntry
 from storage.billing.plan_spans import PlanSpan
 from storage.billing.programmes import ProgrammeApplication
@@ -107,6 +108,7 @@ __all__ = [
     "InvoiceNumber",
     "InvoiceRun",
     "KeyLeak",
+    "LateCorrection",
     "Membership",
     "MeterEntry",
     "MeteredHour",

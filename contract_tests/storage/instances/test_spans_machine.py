@@ -17,11 +17,11 @@ from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from contract_tests.databases import DIALECTS, Databases
-from contract_tests.storage import corrections, tenants
+from contract_tests.storage import tenants
 from contract_tests.storage.instances.changing_prices import BOOK
 from contract_tests.storage.instances.clock import BEGIN, clock_of
 from contract_tests.storage.instances.test_lifecycle_machine import ACTS
-from control.billing import charges
+from control.billing import charges, correcting
 from control.policy.months import HOUR, Month, hour_of, month_of
 from control.policy.rating import BACKUPS, DOMAINS, EGRESS, SEATS, Charge, LineKey, MonthTally
 from control.policy.sizes import GB, SIZES
@@ -52,6 +52,17 @@ class Piece(NamedTuple):
     kind: Kind
     since: datetime
     until: datetime
+
+
+class Late(NamedTuple):
+    """A correction of a month that is closed, which counts in that of `counts_at`."""
+
+    subject_id: str
+    meter: str
+    hour: datetime
+    team_id: str | None
+    quantity: int
+    counts_at: datetime
 
 
 class Now(NamedTuple):
@@ -105,6 +116,9 @@ class Accounts(RuleBasedStateMachine):
         self.now: dict[str, Now] = {}
         self.metered: defaultdict[tuple[str, str, datetime], list[tuple[str | None, int]]]
         self.metered = defaultdict(list)
+        self.corrected: defaultdict[tuple[str, str, datetime], list[tuple[str | None, int]]]
+        self.corrected = defaultdict(list)
+        self.late: list[Late] = []
 
     @initialize()
     def begin(self) -> None:
@@ -252,16 +266,31 @@ class Accounts(RuleBasedStateMachine):
             with self.database.write() as db:
                 (meters.raise_to if meter == EGRESS else meters.note)(db, [reading])
 
-    @rule(of=PLACES, quantity=st.integers(0, 10**13), late=st.integers(0, 40), after=TIMES)
-    def is_corrected(self, of: int, quantity: int, late: int, after: int) -> None:
+    @rule(
+        of=PLACES,
+        meter=st.sampled_from([BACKUPS, EGRESS, SEATS]),
+        quantity=st.integers(0, 10**13),
+        late=st.one_of(st.integers(0, 40), st.integers(0, 1_500)),
+        after=TIMES,
+    )
+    def is_corrected(self, of: int, meter: str, quantity: int, late: int, after: int) -> None:
+        """However late; of a month that ended a day ago, it counts in this one."""
         self.passes(after)
         hour = hour_of(self.clock.moment) - late * HOUR
         with self.database.write() as db:
-            reading = self.reading(db, of, EGRESS, hour, quantity)
-            known = self.metered[reading[:3]]
-            known.append((reading.team_id, quantity - sum(each for _, each in known)))
-            for _ in range(2):
-                corrections.correct(db, reading, "counted twice")
+            reading = self.reading(db, of, meter, hour, quantity)
+        metered, corrected = self.metered[reading[:3]], self.corrected[reading[:3]]
+        later = [one.quantity for one in self.late if one[:3] == reading[:3]]
+        known = sum(each for _, each in (*metered, *corrected)) + sum(later)
+        team_id = (metered[-1:] or corrected[:1] or [(reading.team_id, 0)])[0][0]
+        if self.clock.moment >= month_of(hour).end + timedelta(days=1):
+            at = hour_of(self.clock.moment)
+            self.late.append(Late(*reading[:3], team_id, quantity - known, at))
+        else:
+            corrected.append((team_id, quantity - known))
+        for _ in range(2):
+            with self.database.write() as db:
+                correcting.correct(db, BOOK, reading, "counted twice")
 
     def reading(
         self, db: Session, of: int, meter: str, hour: datetime, quantity: int
@@ -292,11 +321,18 @@ class Accounts(RuleBasedStateMachine):
                 if beyond:
                     key = LineKey(instance_id, kind.team_id, "storage")
                     sums[key] += share * -(-beyond // GB) * rates.storage_gb_month
-        for (subject, meter, hour), entries in self.metered.items():
+        for (subject, meter, hour), entries in (*self.metered.items(), *self.corrected.items()):
             for team_id, quantity in entries:
                 if month.begin <= hour < month.end:
                     key = LineKey(None if meter == SEATS else subject, team_id, meter)
                     sums[key] += quantity * self.price(meter, hour, month)
+        for one in self.late:
+            if month.begin <= one.counts_at < month.end:
+                key = LineKey(
+                    None if one.meter == SEATS else one.subject_id, one.team_id, one.meter
+                )
+                price = self.price(one.meter, one.hour, month_of(one.hour))
+                sums[key] += one.quantity * price // 1
         return {key: int(cost // 1) for key, cost in sums.items() if cost // 1}
 
     def price(self, meter: str, hour: datetime, month: Month) -> Fraction:

@@ -1,0 +1,98 @@
+"""Correcting what was metered in an hour: by an entry more, now or in the month that is open."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from sqlalchemy.orm import Session
+
+from control.events.envelope import timestamp
+from control.policy.months import hour_of, month_of
+from control.policy.prices import PriceBook
+from control.policy.rating import SEATS, MonthTally, UsageSums
+from storage.access import organizations
+from storage.billing import hourly, late_corrections, meters
+from storage.billing.meters import MeterReading, MeterSums
+from storage.database import now
+from storage.events import audit
+
+CLOSES_AFTER: Final = timedelta(days=1)
+"""How long after its end a month can be corrected itself: its invoice is made a day later."""
+
+
+@dataclass(frozen=True)
+class Corrected:
+    """`before` and `after` are of the hour; `counts_at` is the hour in which the rest is paid.
+
+    Without a change `before` is `after`, and nothing was written. `micro_cents` is what a late
+    correction costs; None where it is part of the hour itself.
+    """
+
+    reading: MeterReading
+    before: int
+    after: int
+    counts_at: datetime
+    micro_cents: int | None
+
+
+def correct(db: Session, book: PriceBook, reading: MeterReading, reason: str) -> Corrected:
+    """Make the hour's sum that of the reading, whatever was corrected before.
+
+    Raises RecordNotFound without such an organization.
+    """
+    organizations.fetch(db, reading.org_id)
+    organizations.lock(db, reading.org_id)
+    of = reading.subject_id, reading.meter, reading.hour
+    entries, moment = meters.of_hour(db, *of), now(db)
+    before = sum(one.quantity for one in entries) + late_corrections.of_hour(db, *of)
+    if entries:
+        # As the hour was paid: whose it was then, and on which plan.
+        last = entries[-1]
+        reading = reading._replace(team_id=last.team_id, region=last.region, plan=last.plan)
+    more = reading._replace(quantity=reading.quantity - before)
+    counts_at, micro_cents = reading.hour, None
+    if is_late := moment >= month_of(reading.hour).end + CLOSES_AFTER:
+        counts_at = hour_of(moment)
+        micro_cents = _cost(book, more)
+    if more.quantity:
+        if is_late and micro_cents is not None:
+            late_corrections.add(db, more, counts_at, micro_cents, reason)
+        else:
+            meters.correct(db, more, reason)
+        _audit(db, more, counts_at, micro_cents)
+    return Corrected(reading, before, reading.quantity, counts_at, micro_cents)
+
+
+def reading_of(
+    db: Session, subject_id: str, meter: str, hour: datetime, quantity: int
+) -> MeterReading:
+    """Of an instance, or of an organization, as it is now. Raises RecordNotFound."""
+    if meter == SEATS:
+        org = organizations.fetch(db, subject_id)
+        return MeterReading(org.id, meter, hour, org.id, None, None, org.plan, quantity)
+    found = hourly.owner(db, subject_id)
+    return MeterReading(found.instance_id, meter, hour, *found[1:], quantity)
+
+
+def _cost(book: PriceBook, more: MeterReading) -> int:
+    """At the prices of its hour, rounded down once."""
+    tally = MonthTally(month_of(more.hour))
+    instance_id = None if more.meter == SEATS else more.subject_id
+    place = more.team_id, more.region, more.plan
+    sums = MeterSums(instance_id, *place, more.meter, more.quantity)
+    tally.add(book.at(more.hour), UsageSums(meters=[sums]))
+    return tally.micro_cents
+
+
+def _audit(db: Session, more: MeterReading, counts_at: datetime, micro_cents: int | None) -> None:
+    detail = {
+        "meter": more.meter,
+        "hour": timestamp(more.hour),
+        "quantity": more.quantity,
+        "counts_at": timestamp(counts_at),
+        "micro_cents": micro_cents,
+    }
+    subject = more.subject_id
+    audit.append(
+        db, more.org_id, "usage.correct", actor_kind="system", target=subject, detail=detail
+    )
