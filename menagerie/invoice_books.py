@@ -12,7 +12,7 @@ from stdnum.eu import vat
 from control.billing import invoicing, journal
 from control.events.envelope import timestamp
 from control.policy.issuers import EU, fault_of_party
-from control.policy.months import month_named
+from control.policy.months import Month, month_named
 from control.policy.prices import amount
 from control.services import Services
 from control.workflows.billing import invoices as work
@@ -25,6 +25,8 @@ from storage.events import audit
 
 _PAGE: Final = 500
 _MONTH: Final = re.compile("[0-9]{4}-(0[1-9]|1[0-2])")
+_FIRST: Final = "1970-01"
+_LAST: Final = "9999-12"
 
 
 def run(services: Services) -> str:
@@ -109,10 +111,15 @@ def _fault(name: str, given: dict[str, str]) -> str:
     return found
 
 
-def _named(month: str) -> str:
-    if not _MONTH.fullmatch(month):
+def named_month(month: str) -> Month:
+    """Raises SettingsError for what is none."""
+    if not _MONTH.fullmatch(month) or not _FIRST <= month < _LAST:
         raise SettingsError(f"{month!r} is no month: write it as 2026-11")
-    return month_named(month).name
+    return month_named(month)
+
+
+def _named(month: str) -> str:
+    return named_month(month).name
 
 
 def _of_month(services: Services, month: str) -> Iterator[Invoice]:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from clients.cli.output import OutputOption
 from menagerie.credit_commands import Home, deciding
 
 
@@ -52,6 +53,33 @@ def billing_correct(
     typer.echo(told)
 
 
+Month = Annotated[
+    str | None,
+    typer.Option(metavar="MONTH", help="A month such as 2026-11."),
+]
+
+
+def billing_check(month: Month = None, home: Home = None, output: OutputOption = None) -> None:
+    """Compare what was counted, what was metered and what was billed, and list the differences.
+
+    As the worker does every night. Without --month it is this month and the one before it. Exit
+    status: 0 without differences, 1 with any. Needs no running service, but to ask its cells.
+
+    Example: menagerie billing check --month 2026-11 --output json
+    """
+    from clients.cli.output import show  # noqa: PLC0415 -- keeps --help quick
+
+    with deciding("billing check", home) as services:
+        from menagerie import bill_checks  # noqa: PLC0415 -- as above
+
+        told = bill_checks.check(services, month)
+    show({"items": told.differences, "next_cursor": None}, output)
+    typer.echo(told.summary, err=True)
+    if told.differences:
+        raise typer.Exit(1)
+
+
 COMMANDS: dict[str, Callable[..., None]] = {
     "billing correct": billing_correct,
+    "billing check": billing_check,
 }

@@ -16,6 +16,7 @@ from storage.access.right_changes import RightChange
 from storage.access.sessions import UserSession
 from storage.access.teams import Team, TeamMember
 from storage.access.users import User
+from storage.billing.billing_checks import BillingCheck
 from storage.billing.credit_ledger import Credit, CreditUse
 from storage.billing.customers import Customer
 from storage.billing.invoice_runs import InvoiceRun
@@ -84,6 +85,7 @@ __all__ = [
     "Backup",
     "BackupSettings",
     "BilledSpan",
+    "BillingCheck",
     "BudgetNotice",
     "Cell",
     "Change",

@@ -1,5 +1,6 @@
 """Correcting what was metered in an hour: by an entry more, now or in the month that is open."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -9,15 +10,39 @@ from sqlalchemy.orm import Session
 from control.events.envelope import timestamp
 from control.policy.months import hour_of, month_of
 from control.policy.prices import PriceBook
-from control.policy.rating import SEATS, MonthTally, UsageSums
+from control.policy.rating import EGRESS, SEATS, MonthTally, UsageSums
 from storage.access import organizations
-from storage.billing import hourly, late_corrections, meters
+from storage.billing import hourly, late_corrections, meters, recounts
+from storage.billing.late_corrections import LateCorrection
 from storage.billing.meters import MeterReading, MeterSums
 from storage.database import now
 from storage.events import audit
 
 CLOSES_AFTER: Final = timedelta(days=1)
 """How long after its end a month can be corrected itself: its invoice is made a day later."""
+
+
+def is_closed(hour: datetime, moment: datetime) -> bool:
+    """Whether what is found out about the hour counts in the month of that moment."""
+    return moment >= month_of(hour).end + CLOSES_AFTER
+
+
+def note(db: Session, book: PriceBook, readings: Collection[MeterReading]) -> None:
+    """Write down readings: in their hour, or, where its month is closed, as late corrections.
+
+    As in `meters`, the first reading of an hour counts, and egress only grows.
+    """
+    moment = now(db)
+    late = [one for one in readings if is_closed(one.hour, moment)]
+    for reading in late:
+        organizations.lock(db, reading.org_id)
+        known = recounts.of_subject(db, reading.subject_id, reading.meter, reading.hour)
+        grows = reading.meter == EGRESS or known is None
+        if grows and (more := reading.quantity - (known or 0)) > 0:
+            _add_late(db, book, reading._replace(quantity=more), recounts.METERED_LATE)
+    in_time = [one for one in readings if not is_closed(one.hour, moment)]
+    meters.raise_to(db, [one for one in in_time if one.meter == EGRESS])
+    meters.note(db, [one for one in in_time if one.meter != EGRESS])
 
 
 @dataclass(frozen=True)
@@ -51,16 +76,18 @@ def correct(db: Session, book: PriceBook, reading: MeterReading, reason: str) ->
         reading = reading._replace(team_id=last.team_id, region=last.region, plan=last.plan)
     more = reading._replace(quantity=reading.quantity - before)
     counts_at, micro_cents = reading.hour, None
-    if is_late := moment >= month_of(reading.hour).end + CLOSES_AFTER:
-        counts_at = hour_of(moment)
-        micro_cents = _cost(book, more)
+    if more.quantity and is_closed(reading.hour, moment):
+        made = _add_late(db, book, more, reason)
+        counts_at, micro_cents = made.counts_at, made.micro_cents
+    elif more.quantity:
+        meters.correct(db, more, reason)
     if more.quantity:
-        if is_late and micro_cents is not None:
-            late_corrections.add(db, more, counts_at, micro_cents, reason)
-        else:
-            meters.correct(db, more, reason)
         _audit(db, more, counts_at, micro_cents)
     return Corrected(reading, before, reading.quantity, counts_at, micro_cents)
+
+
+def _add_late(db: Session, book: PriceBook, more: MeterReading, reason: str) -> LateCorrection:
+    return late_corrections.add(db, more, hour_of(now(db)), _cost(book, more), reason)
 
 
 def reading_of(
