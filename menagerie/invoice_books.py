@@ -39,7 +39,7 @@ def run(services: Services) -> str:
     for month in due:
         while work.finalize_next(services, issuer, month):
             pass
-    made = [len(list(_of_month(services, month.name))) for month in due[-1:]]
+    made = [len(list(of_month(services, month.name))) for month in due[-1:]]
     if not due:
         return f"nothing is due: the first month is {issuer.first_month}, billed two days after it"
     return f"all invoices up to {due[-1].name} are made; that month has {made[0]}"
@@ -61,7 +61,7 @@ def listed(services: Services, month: str) -> list[dict[str, Any]]:
             "currency": one.currency,
             "due_at": timestamp(one.due_at),
         }
-        for one in _of_month(services, _named(month))
+        for one in of_month(services, _named(month))
     ]
 
 
@@ -70,7 +70,7 @@ def journal_csv(services: Services, month: str) -> str:
     text = io.StringIO()
     written = csv.writer(text)
     written.writerow(each.name for each in fields(journal.JournalEntry))
-    for invoice in _of_month(services, _named(month)):
+    for invoice in of_month(services, _named(month)):
         for entry in journal.entries(invoice):
             at, *rest = astuple(entry)
             written.writerow([timestamp(at), *rest])
@@ -122,7 +122,8 @@ def _named(month: str) -> str:
     return named_month(month).name
 
 
-def _of_month(services: Services, month: str) -> Iterator[Invoice]:
+def of_month(services: Services, month: str) -> Iterator[Invoice]:
+    """All invoices of a month, oldest first, some hundreds at a time."""
     after = ""
     with services.database.read() as db:
         while found := invoices.of_month(db, month, limit=_PAGE, after=after):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from clients.cli.output import OutputOption
+from clients.cli.output import OutputOption, Rows
 from menagerie.credit_commands import Home, deciding
 
 
@@ -79,7 +80,84 @@ def billing_check(month: Month = None, home: Home = None, output: OutputOption =
         raise typer.Exit(1)
 
 
+def billing_revenue(
+    since: Annotated[
+        str | None,
+        typer.Option("--from", metavar="MONTH", help="First month. Default: a year in all."),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option("--to", metavar="MONTH", help="Last month. Default: the last one that ended."),
+    ] = None,
+    home: Home = None,
+    output: Annotated[
+        Rows | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Output format. Default: table. json and csv have a sum for each metric too.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Sum up invoices by month: what was charged, credits, taxes, and what is paid and open.
+
+    All amounts are in cents, and add up to those of the journal (billing export). Void invoices are
+    left out.
+
+    Examples:
+
+      menagerie billing revenue --from 2026-01 --to 2026-12
+
+      menagerie billing revenue --output csv > revenue.csv
+    """
+    from clients.cli.output import Format, chosen_rows, show  # noqa: PLC0415 -- as above
+
+    form = chosen_rows(output)
+    with deciding("billing revenue", home) as services:
+        from menagerie import revenue_reports  # noqa: PLC0415 -- as above
+
+        rows = revenue_reports.by_month(services, since, until)
+        if form is Rows.csv:
+            typer.echo(revenue_reports.as_csv(rows), nl=False)
+            return
+        shown = revenue_reports.SHOWN
+    if form is Rows.table:
+        rows = [{name: row[name] for name in shown} for row in rows]
+    show({"items": rows, "next_cursor": None}, Format(form.value))
+
+
+def billing_preview(
+    prices: Annotated[
+        Path, typer.Argument(metavar="PRICES", help="A price list (TOML), as for price_list.")
+    ],
+    month: Month = None,
+    home: Home = None,
+    output: OutputOption = None,
+) -> None:
+    """Show what a month would have cost at other prices: by organization, and in sum.
+
+    The list of the file that begins last is used for the whole month. Amounts are in cents, before
+    credits and taxes, as the subtotals of invoices are. Nothing is changed. Without --month it is
+    the last month that ended.
+
+    Example: menagerie billing preview prices-2027.toml --month 2026-11
+    """
+    from clients.cli.output import Format, chosen, show  # noqa: PLC0415 -- as above
+
+    with deciding("billing preview", home) as services:
+        from menagerie import revenue_reports  # noqa: PLC0415 -- as above
+
+        told = revenue_reports.preview(services, prices, month)
+    if chosen(output) is Format.table:
+        sums = {name: told[name] for name in ("old_cents", "new_cents", "difference_cents")}
+        told["items"] = [*told["items"], {"org_id": "all", **sums}]
+    show(told, output)
+
+
 COMMANDS: dict[str, Callable[..., None]] = {
     "billing correct": billing_correct,
     "billing check": billing_check,
+    "billing revenue": billing_revenue,
+    "billing preview": billing_preview,
 }

@@ -7,7 +7,7 @@ import itertools
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 import pytest
 from hypothesis import settings
@@ -21,8 +21,9 @@ from contract_tests.storage import tenants
 from contract_tests.storage.instances.changing_prices import BOOK
 from contract_tests.storage.instances.clock import BEGIN, clock_of
 from contract_tests.storage.instances.test_lifecycle_machine import ACTS
-from control.billing import charges, correcting
+from control.billing import charges, correcting, invoicing, revenue
 from control.policy.months import HOUR, Month, hour_of, month_of
+from control.policy.prices import PriceBook
 from control.policy.rating import BACKUPS, DOMAINS, EGRESS, SEATS, Charge, LineKey, MonthTally
 from control.policy.sizes import GB, SIZES
 from storage.access import teams
@@ -34,6 +35,8 @@ from storage.errors import StateConflict
 from storage.instances import changes, instances, of_projects, of_teams
 from storage.instances.instances import Instance
 from storage.instances.spans import BilledSpan
+
+PREVIEWED: Final = revenue.throughout(BOOK)
 
 
 class Kind(NamedTuple):
@@ -78,9 +81,11 @@ def kind_of(instance: Instance) -> Kind | None:
     return Kind(instance.team_id, instance.size, instance.storage_bytes, runs)
 
 
-def parts(since: datetime, until: datetime) -> list[tuple[datetime, datetime, int]]:
+def parts(
+    since: datetime, until: datetime, book: PriceBook = BOOK
+) -> list[tuple[datetime, datetime, int]]:
     """Of a time, where each list of prices holds, by its place among them."""
-    cuts = [datetime(1970, 1, 1, tzinfo=UTC), *(each.since for each in BOOK.lists[1:])]
+    cuts = [datetime(1970, 1, 1, tzinfo=UTC), *(each.since for each in book.lists[1:])]
     ends = [*cuts[1:], datetime(9000, 1, 1, tzinfo=UTC)]
     found = []
     for number, (begin, end) in enumerate(zip(cuts, ends, strict=True)):
@@ -301,7 +306,7 @@ class Accounts(RuleBasedStateMachine):
         place = instance.team_id, instance.region
         return MeterReading(instance.id, meter, hour, org_id, *place, "solo", quantity)
 
-    def expected(self, month: Month) -> dict[LineKey, int]:
+    def expected(self, month: Month, book: PriceBook = BOOK) -> dict[LineKey, int]:
         """Each line of the month, in micro-cents."""
         now, sums = self.clock.moment, defaultdict[LineKey, Fraction](Fraction)
         lasting = [
@@ -311,8 +316,8 @@ class Accounts(RuleBasedStateMachine):
         ]
         for instance_id, kind, since, until in (*self.pieces, *lasting):
             within = max(second(since), month.begin), min(second(until), month.end)
-            for begin, end, number in parts(*within):
-                rates = BOOK.lists[number].in_region("local")
+            for begin, end, number in parts(*within, book):
+                rates = book.lists[number].in_region("local")
                 share = Fraction(int((end - begin).total_seconds()), month.seconds)
                 beyond = max(0, kind.storage_bytes - SIZES[kind.size].storage_bytes_included)
                 if kind.runs:
@@ -325,7 +330,7 @@ class Accounts(RuleBasedStateMachine):
             for team_id, quantity in entries:
                 if month.begin <= hour < month.end:
                     key = LineKey(None if meter == SEATS else subject, team_id, meter)
-                    sums[key] += quantity * self.price(meter, hour, month)
+                    sums[key] += quantity * self.price(meter, hour, month, book)
         for one in self.late:
             if month.begin <= one.counts_at < month.end:
                 key = LineKey(
@@ -335,9 +340,9 @@ class Accounts(RuleBasedStateMachine):
                 sums[key] += one.quantity * price // 1
         return {key: int(cost // 1) for key, cost in sums.items() if cost // 1}
 
-    def price(self, meter: str, hour: datetime, month: Month) -> Fraction:
-        ((_, _, number),) = parts(hour, hour + HOUR)
-        prices, of_hour = BOOK.lists[number], Fraction(3600, month.seconds)
+    def price(self, meter: str, hour: datetime, month: Month, book: PriceBook = BOOK) -> Fraction:
+        ((_, _, number),) = parts(hour, hour + HOUR, book)
+        prices, of_hour = book.lists[number], Fraction(3600, month.seconds)
         rates = prices.in_region(None if meter == SEATS else "local")
         return {
             BACKUPS: Fraction(rates.backup_gb_month, GB) * of_hour,
@@ -364,11 +369,13 @@ class Accounts(RuleBasedStateMachine):
                 found = charges.tally(db, BOOK, whose, month, until)
                 by_teams = charges.of_teams(db, BOOK, self.teams, month, until)
                 in_parts = self.in_parts(db, month, until)
+                previewed = invoicing.draft(db, PREVIEWED, self.tenant.org_id, month)
             told = {key: one.micro_cents for key, one in found.lines.items() if one.quantity}
             # The fee of the plan begins with the organization, and that of `free` is nothing.
             assert told.pop(LineKey(None, None, "plan"), 0) == 0
             assert {k: v for k, v in told.items() if v} == self.expected(month)
             assert used(in_parts) == used(found)
+            assert previewed.micro_cents == sum(self.expected(month, PREVIEWED).values())
             assert {team_id: one.month_to_date for team_id, one in by_teams.items()} == {
                 each: sum(cost for key, cost in told.items() if key.team_id == each)
                 for each in self.teams
