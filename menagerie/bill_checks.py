@@ -16,12 +16,12 @@ SHOWN_MAX: Final = 10_000
 
 
 @dataclass(frozen=True)
-class Told:
+class CheckReport:
     differences: list[dict[str, Any]]
     summary: str
 
 
-def check(services: Services, month: str | None) -> Told:
+def check(services: Services, month: str | None) -> CheckReport:
     """Raises SettingsError where nothing is metered, and for what is no month."""
     if not services.settings.prices.is_on:
         raise SettingsError("nothing is metered: money is off")
@@ -39,7 +39,7 @@ def check(services: Services, month: str | None) -> Told:
     if checked.silent_cells:
         silent = ", ".join(sorted(set(checked.silent_cells)))
         told += f"; not compared, as they do not respond, are the cells {silent}"
-    return Told(found, told)
+    return CheckReport(found, told)
 
 
 def _months(services: Services) -> list[Month]:

@@ -34,10 +34,11 @@ def correct(
         raise SettingsError(f"{meter!r} is no meter: choose one of {', '.join(METERS)}")
     wanted, reason = _quantity(quantity), text_of("reason", reason)
     with services.database.write() as db:
-        at = _hour(hour, services.database.now(db))
+        now = services.database.now(db)
+        at = _hour(hour, now)
         _check_metered(meter, at, meters.last_metered(db))
         reading = correcting.reading_of(db, subject_id, meter, at, wanted)
-        return _told(correcting.correct(db, book, reading, reason), book)
+        return _told(correcting.correct(db, book, reading, reason, now), book)
 
 
 def _hour(text: str, now: datetime) -> datetime:

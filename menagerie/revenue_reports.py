@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from control.billing import revenue
-from control.billing.revenue import Preview, Revenue
+from control.billing.revenue import PricePreview, Revenue
 from control.policy import price_lists
 from control.policy.months import Month, month_of, months
 from control.policy.price_lists import PriceListInvalid
@@ -61,19 +61,19 @@ def preview(services: Services, prices: Path, month: str | None) -> dict[str, An
     return {
         "month": chosen.name,
         "currency": old.currency,
-        **_amounts(Preview("", *sums)),
+        **_amounts(PricePreview("", *sums)),
         "items": [{"org_id": one.org_id, **_amounts(one)} for one in found],
     }
 
 
-def _amounts(of: Preview) -> dict[str, int]:
+def _amounts(of: PricePreview) -> dict[str, int]:
     amounts = {"old_cents": of.old_cents, "new_cents": of.new_cents}
     return {**amounts, "difference_cents": of.difference_cents}
 
 
 def _previews(
     services: Services, old: PriceBook, new: PriceBook, month: Month
-) -> Iterator[Preview]:
+) -> Iterator[PricePreview]:
     """By organization: none is held longer than it takes to rate it."""
     after = ""
     while True:

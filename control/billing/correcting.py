@@ -15,7 +15,6 @@ from storage.access import organizations
 from storage.billing import hourly, late_corrections, meters, recounts
 from storage.billing.late_corrections import LateCorrection
 from storage.billing.meters import MeterReading, MeterSums
-from storage.database import now
 from storage.events import audit
 
 CLOSES_AFTER: Final = timedelta(days=1)
@@ -27,19 +26,20 @@ def is_closed(hour: datetime, moment: datetime) -> bool:
     return moment >= month_of(hour).end + CLOSES_AFTER
 
 
-def note(db: Session, book: PriceBook, readings: Collection[MeterReading]) -> None:
+def note(
+    db: Session, book: PriceBook, readings: Collection[MeterReading], moment: datetime
+) -> None:
     """Write down readings: in their hour, or, where its month is closed, as late corrections.
 
     As in `meters`, the first reading of an hour counts, and egress only grows.
     """
-    moment = now(db)
     late = [one for one in readings if is_closed(one.hour, moment)]
     for reading in late:
         organizations.lock(db, reading.org_id)
         known = recounts.of_subject(db, reading.subject_id, reading.meter, reading.hour)
         grows = reading.meter == EGRESS or known is None
         if grows and (more := reading.quantity - (known or 0)) > 0:
-            _add_late(db, book, reading._replace(quantity=more), recounts.METERED_LATE)
+            _add_late(db, book, reading._replace(quantity=more), recounts.METERED_LATE, moment)
     in_time = [one for one in readings if not is_closed(one.hour, moment)]
     meters.raise_to(db, [one for one in in_time if one.meter == EGRESS])
     meters.note(db, [one for one in in_time if one.meter != EGRESS])
@@ -60,15 +60,17 @@ class Corrected:
     micro_cents: int | None
 
 
-def correct(db: Session, book: PriceBook, reading: MeterReading, reason: str) -> Corrected:
-    """Make the hour's sum that of the reading, whatever was corrected before.
+def correct(
+    db: Session, book: PriceBook, reading: MeterReading, reason: str, moment: datetime
+) -> Corrected:
+    """Make the hour's sum that of the reading, whatever was corrected before; `moment` is now.
 
     Raises RecordNotFound without such an organization.
     """
     organizations.fetch(db, reading.org_id)
     organizations.lock(db, reading.org_id)
     of = reading.subject_id, reading.meter, reading.hour
-    entries, moment = meters.of_hour(db, *of), now(db)
+    entries = meters.of_hour(db, *of)
     before = sum(one.quantity for one in entries) + late_corrections.of_hour(db, *of)
     if entries:
         # As the hour was paid: whose it was then, and on which plan.
@@ -77,7 +79,7 @@ def correct(db: Session, book: PriceBook, reading: MeterReading, reason: str) ->
     more = reading._replace(quantity=reading.quantity - before)
     counts_at, micro_cents = reading.hour, None
     if more.quantity and is_closed(reading.hour, moment):
-        made = _add_late(db, book, more, reason)
+        made = _add_late(db, book, more, reason, moment)
         counts_at, micro_cents = made.counts_at, made.micro_cents
     elif more.quantity:
         meters.correct(db, more, reason)
@@ -86,8 +88,10 @@ def correct(db: Session, book: PriceBook, reading: MeterReading, reason: str) ->
     return Corrected(reading, before, reading.quantity, counts_at, micro_cents)
 
 
-def _add_late(db: Session, book: PriceBook, more: MeterReading, reason: str) -> LateCorrection:
-    return late_corrections.add(db, more, hour_of(now(db)), _cost(book, more), reason)
+def _add_late(
+    db: Session, book: PriceBook, more: MeterReading, reason: str, moment: datetime
+) -> LateCorrection:
+    return late_corrections.add(db, more, hour_of(moment), _cost(book, more), reason)
 
 
 def reading_of(

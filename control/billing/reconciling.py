@@ -23,7 +23,7 @@ READ_ONCE: Final = (BACKUPS, DOMAINS, SEATS)
 """Meters of which an hour has one reading."""
 
 
-class Difference(NamedTuple):
+class BillingDifference(NamedTuple):
     """`what` was compared, and in what: hours, the unit of the metric, micro-cents or cents.
 
     - `counted`: what cells or backups say (`expected`), and what was metered (`found`);
@@ -50,7 +50,7 @@ class Checking:
     issuer: Issuer | None
     month: Month
 
-    def of_org(self, db: Session, org: Organization, now: datetime) -> Iterator[Difference]:
+    def of_org(self, db: Session, org: Organization, now: datetime) -> Iterator[BillingDifference]:
         """Of what the database has; one organization's lines are held at a time."""
         until = min(now, self.month.end)
         found = recounts.repeated(db, org.id, READ_ONCE, self.month.begin, until)
@@ -66,7 +66,7 @@ class Checking:
 
     def of_hour(
         self, metric: str, counted: Mapping[str, Metered], metered: Mapping[str, Metered]
-    ) -> Iterator[Difference]:
+    ) -> Iterator[BillingDifference]:
         """By subject, in an hour: one for each organization for which these differ."""
         sums: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
         for subject in counted.keys() | metered.keys():
@@ -85,7 +85,7 @@ class Checking:
         run = invoice_runs.find(db, self.month.name)
         return run is not None and (run.is_done or run.after >= org_id)
 
-    def _of_bill(self, db: Session, org_id: str) -> Iterator[Difference]:
+    def _of_bill(self, db: Session, org_id: str) -> Iterator[BillingDifference]:
         drafted = invoicing.draft(db, self.book, org_id, self.month)
         invoice = invoices.find(db, org_id, self.month.name)
         billed = [] if invoice is None else invoice.lines
@@ -106,8 +106,8 @@ class Checking:
 
     def _differs(
         self, org_id: str, metric: str, what: str, unit: str, expected: int, found: int
-    ) -> Difference:
-        return Difference(org_id, self.month.name, metric, what, unit, expected, found)
+    ) -> BillingDifference:
+        return BillingDifference(org_id, self.month.name, metric, what, unit, expected, found)
 
 
 def recounted_backups(db: Session, hour: datetime) -> tuple[dict[str, Metered], dict[str, Metered]]:

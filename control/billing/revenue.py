@@ -59,7 +59,7 @@ class Revenue:
         }
 
 
-class Preview(NamedTuple):
+class PricePreview(NamedTuple):
     """What an organization is charged for a month before credits and taxes, in cents."""
 
     org_id: str
@@ -78,8 +78,8 @@ def throughout(book: PriceBook) -> PriceBook:
 
 def previews(
     db: Session, old: PriceBook, new: PriceBook, org_id: str, month: Month
-) -> Iterator[Preview]:
+) -> Iterator[PricePreview]:
     """Of one organization, if it is charged anything. What corrections cost stays as it is."""
     sums = [invoicing.draft(db, book, org_id, month).subtotal_cents for book in (old, new)]
     if any(sums):
-        yield Preview(org_id, *sums)
+        yield PricePreview(org_id, *sums)

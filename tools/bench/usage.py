@@ -1,4 +1,4 @@
-"""Owns the benchmark of usage: a month of many instances, rated, beside the bare aggregate in SQL.
+"""Owns the benchmark of usage: a month of many instances, rated and invoiced, beside bare SQL.
 
 Both run in this process on one SQLite file, in turns, and are compared by the CPU time that they
 take; so other load mostly cancels out. Every instance has spans that change, and is metered in
@@ -19,7 +19,8 @@ from typing import Any, Final
 from rich.console import Console
 from sqlalchemy import text
 
-from control.billing import charges
+from control.billing import charges, invoicing
+from control.policy.issuers import Issuer, Party
 from control.policy.months import Month, month_of
 from control.policy.price_lists import packaged
 from storage.access import organizations, projects
@@ -61,6 +62,7 @@ def run(count: int) -> dict[str, Any]:
         for _ in range(ROUNDS):
             bare.append(_cpu_s(lambda: _aggregate(database, org_id)))
             rated.append(_cpu_s(lambda: _rate(database, org_id)))
+        invoiced_s = _cpu_s(lambda: _invoice(database, org_id))
         database.dispose()
     peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {
@@ -68,7 +70,8 @@ def run(count: int) -> dict[str, Any]:
         "hours": count * _hours(MONTH),
         "bare_s": min(bare),
         "rated_s": min(rated),
-        "ratio": min(rated) / min(bare),
+        "invoiced_s": invoiced_s,
+        "ratio": invoiced_s / min(bare),
         "peak_bytes": peak_bytes,
     }
 
@@ -148,6 +151,18 @@ def _rate(database: Database, org_id: str) -> None:
         assert tally.micro_cents > 0
 
 
+def _invoice(database: Database, org_id: str) -> None:
+    """As the worker does: rated while nothing is held, and then made in one transaction."""
+    with database.read() as db:
+        drafted = invoicing.draft(db, packaged(), org_id, MONTH)
+    seller = Party("Bench", "DE", email="bench@example.com")
+    issuer = Issuer(seller, MONTH.name, taxes={"DE": 1900})
+    with database.write() as db:
+        org = organizations.fetch(db, org_id)
+        made = invoicing.finalize(db, packaged(), issuer, org, MONTH, drafted)
+        assert made is not None
+
+
 def _cpu_s(act: Callable[[], None]) -> float:
     began = time.process_time()
     act()
@@ -159,7 +174,8 @@ def main(given: list[str]) -> int:
     console = Console()
     console.print(
         f"A month of {found['instances']:,} instances, {found['hours']:,} metered hours:\n"
-        f"bare aggregate in SQL {found['bare_s']:.2f} s of CPU, rated {found['rated_s']:.2f} s:"
+        f"bare aggregate in SQL {found['bare_s']:.2f} s of CPU, rated {found['rated_s']:.2f} s,"
+        f" rated and invoiced {found['invoiced_s']:.2f} s:"
         f" {found['ratio']:.2f} times (limit {RATIO_MAX})\n"
         f"most memory {found['peak_bytes'] / 10**6:.0f} MB (limit {MEMORY_BYTES_MAX // 10**6})"
     )

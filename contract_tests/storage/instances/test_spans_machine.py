@@ -5,9 +5,9 @@ Whatever becomes of instances, teams and prices, and however late and often mete
 
 import itertools
 from collections import defaultdict
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from fractions import Fraction
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar
 
 import pytest
 from hypothesis import settings
@@ -18,13 +18,23 @@ from sqlalchemy.orm import Session
 
 from contract_tests.databases import DIALECTS, Databases
 from contract_tests.storage import tenants
+from contract_tests.storage.instances.billed_pieces import (
+    PREVIEWED,
+    Late,
+    Now,
+    Piece,
+    kind_of,
+    parts,
+    second,
+    used,
+)
 from contract_tests.storage.instances.changing_prices import BOOK
 from contract_tests.storage.instances.clock import BEGIN, clock_of
 from contract_tests.storage.instances.test_lifecycle_machine import ACTS
-from control.billing import charges, correcting, invoicing, revenue
+from control.billing import charges, correcting
 from control.policy.months import HOUR, Month, hour_of, month_of
 from control.policy.prices import PriceBook
-from control.policy.rating import BACKUPS, DOMAINS, EGRESS, SEATS, Charge, LineKey, MonthTally
+from control.policy.rating import BACKUPS, DOMAINS, EGRESS, SEATS, LineKey, MonthTally
 from control.policy.sizes import GB, SIZES
 from storage.access import teams
 from storage.billing import meters
@@ -35,73 +45,6 @@ from storage.errors import StateConflict
 from storage.instances import changes, instances, of_projects, of_teams
 from storage.instances.instances import Instance
 from storage.instances.spans import BilledSpan
-
-PREVIEWED: Final = revenue.throughout(BOOK)
-
-
-class Kind(NamedTuple):
-    """What is paid for of an instance, while it is so."""
-
-    team_id: str | None
-    size: str
-    storage_bytes: int
-    runs: bool
-
-
-class Piece(NamedTuple):
-    """What the model says of one instance from one moment to another."""
-
-    instance_id: str
-    kind: Kind
-    since: datetime
-    until: datetime
-
-
-class Late(NamedTuple):
-    """A correction of a month that is closed, which counts in that of `counts_at`."""
-
-    subject_id: str
-    meter: str
-    hour: datetime
-    team_id: str | None
-    quantity: int
-    counts_at: datetime
-
-
-class Now(NamedTuple):
-    kind: Kind | None
-    since: datetime
-
-
-def kind_of(instance: Instance) -> Kind | None:
-    """None: nothing is paid for it, and it is not even counted."""
-    if instance.ready_at is None or instance.desired_status in {"deleted", "erased"}:
-        return None
-    runs = instance.status in {"running", "resizing"}
-    return Kind(instance.team_id, instance.size, instance.storage_bytes, runs)
-
-
-def parts(
-    since: datetime, until: datetime, book: PriceBook = BOOK
-) -> list[tuple[datetime, datetime, int]]:
-    """Of a time, where each list of prices holds, by its place among them."""
-    cuts = [datetime(1970, 1, 1, tzinfo=UTC), *(each.since for each in book.lists[1:])]
-    ends = [*cuts[1:], datetime(9000, 1, 1, tzinfo=UTC)]
-    found = []
-    for number, (begin, end) in enumerate(zip(cuts, ends, strict=True)):
-        if max(begin, since) < min(end, until):
-            found.append((max(begin, since), min(end, until), number))
-    return found
-
-
-def used(tally: MonthTally) -> dict[LineKey, Charge]:
-    """But for what was something for no time at all."""
-    return {key: charge for key, charge in tally.lines.items() if charge.quantity}
-
-
-def second(moment: datetime) -> datetime:
-    return moment.replace(microsecond=0)
-
 
 PLACES = st.integers(0, 9)
 """Of an instance among those there are."""
@@ -295,7 +238,7 @@ class Accounts(RuleBasedStateMachine):
             corrected.append((team_id, quantity - known))
         for _ in range(2):
             with self.database.write() as db:
-                correcting.correct(db, BOOK, reading, "counted twice")
+                correcting.correct(db, BOOK, reading, "counted twice", self.clock.moment)
 
     def reading(
         self, db: Session, of: int, meter: str, hour: datetime, quantity: int
@@ -369,7 +312,7 @@ class Accounts(RuleBasedStateMachine):
                 found = charges.tally(db, BOOK, whose, month, until)
                 by_teams = charges.of_teams(db, BOOK, self.teams, month, until)
                 in_parts = self.in_parts(db, month, until)
-                previewed = invoicing.draft(db, PREVIEWED, self.tenant.org_id, month)
+                previewed = charges.tally(db, PREVIEWED, whose, month, until)
             told = {key: one.micro_cents for key, one in found.lines.items() if one.quantity}
             # The fee of the plan begins with the organization, and that of `free` is nothing.
             assert told.pop(LineKey(None, None, "plan"), 0) == 0

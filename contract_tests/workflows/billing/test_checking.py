@@ -15,12 +15,11 @@ from contract_tests.api import letters
 from contract_tests.workflows.known import take_turn
 from contract_tests.workflows.stage import Stage
 from control.billing import correcting
-from control.billing.reconciling import Difference
+from control.billing.reconciling import BillingDifference
 from control.cells.client import CellUnavailable
-from control.monitoring import measures
 from control.policy.months import HOUR, Month, hour_of, month_of
 from control.policy.sizes import GB
-from control.workflows.billing import checking
+from control.workflows.billing import checking, measures
 from control.workflows.billing import invoices as invoice_work
 from control.workflows.billing.checking import Checked
 from storage.access import memberships, users
@@ -71,7 +70,7 @@ def month(stage: Stage) -> Month:
     return month
 
 
-def differences(stage: Stage, month: Month) -> list[Difference]:
+def differences(stage: Stage, month: Month) -> list[BillingDifference]:
     found = list(checking.differences(stage.services, month, Checked()))
     return sorted(found)
 
@@ -185,13 +184,15 @@ def test_what_is_corrected_or_metered_late_is_no_difference(stage: Stage, month:
     )
     with stage.database.write() as db:
         for _ in range(2):
-            correcting.note(db, book, [reading, reading._replace(quantity=4 * GB)])
+            correcting.note(db, book, [reading, reading._replace(quantity=4 * GB)], moment)
             seats = reading._replace(subject_id=stage.org_id, meter="seats", hour=hour - HOUR)
-            correcting.note(db, book, [seats._replace(quantity=2, team_id=None, region=None)])
+            correcting.note(
+                db, book, [seats._replace(quantity=2, team_id=None, region=None)], moment
+            )
     stage.cell.sent_bytes[hour][instance.id] = 5 * GB
     assert differences(stage, month) == []
     with stage.database.write() as db:
-        correcting.correct(db, book, reading._replace(quantity=0), "not theirs")
+        correcting.correct(db, book, reading._replace(quantity=0), "not theirs", moment)
         assert [one.quantity for one in meters.of_hour(db, *reading[:3])] == [3 * GB]
     assert differences(stage, month) == []
     this = month_of(moment)
@@ -213,10 +214,9 @@ def test_the_check_tells_the_operator(stage: Stage, month: Month) -> None:
         this, before = billing_checks.newest(db, 2)
         assert (before.month, before.differences) == (month.name, 1)
         assert (this.differences, this.organizations) == (0, before.organizations)
-        assert dict(checking.DIFFERENCES.read(db)) == {(this.month,): 0, (month.name,): 1}
-        ((_, at),) = checking.CHECKED_AT.read(db)
+        assert dict(measures.DIFFERENCES.read(db)) == {(this.month,): 0, (month.name,): 1}
+        ((_, at),) = measures.CHECKED_AT.read(db)
     assert at == this.checked_at.timestamp()
-    assert isinstance(checking.DIFFERENCES, measures.Measure)
 
 
 def test_a_silent_cell_is_told_and_is_no_difference(stage: Stage, month: Month) -> None:

@@ -209,7 +209,9 @@ def test_an_entry_is_corrected_by_another_and_never_changed(stage: Stage) -> Non
     with stage.database.write() as db:
         meters.raise_to(db, [reading])
         for _ in range(2):
-            correcting.correct(db, book, reading._replace(quantity=4), "the gateway counted twice")
+            correcting.correct(
+                db, book, reading._replace(quantity=4), "the gateway counted twice", hour
+            )
     assert entries(stage, "egress") == [(hour, -6), (hour, 10)]
     with pytest.raises(Exception, match="corrected by another entry"), stage.database.write() as db:
         db.scalars(select(MeterEntry)).first().quantity = 3  # type: ignore[union-attr]
@@ -222,12 +224,12 @@ def test_a_late_reading_does_not_undo_a_correction(stage: Stage) -> None:
     book = stage.services.settings.prices
     with stage.database.write() as db:
         meters.raise_to(db, [reading])
-        correcting.correct(db, book, reading._replace(quantity=4), "so")
+        correcting.correct(db, book, reading._replace(quantity=4), "so", hour)
         for _ in range(2):
             meters.raise_to(db, [reading])
         meters.raise_to(db, [reading._replace(quantity=11)])
         backups = reading._replace(meter="backups", quantity=3)
-        correcting.correct(db, book, backups, "so")
+        correcting.correct(db, book, backups, "so", hour)
         meters.note(db, [backups._replace(quantity=20)])
     assert entries(stage, "egress") == [(hour, -6), (hour, 10), (hour, 1)]
     assert entries(stage, "backups") == [(hour, 3), (hour, 20)]

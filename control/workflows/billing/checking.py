@@ -5,11 +5,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 import structlog
-from sqlalchemy.orm import Session
 
 from control.billing import reconciling
-from control.billing.reconciling import Checking, Difference
-from control.monitoring.measures import Figures, Measure
+from control.billing.reconciling import BillingDifference, Checking
 from control.policy.months import HOUR, Month, hour_of, month_of
 from control.policy.rating import BACKUPS, EGRESS
 from control.services import Services
@@ -24,7 +22,6 @@ from storage.database import now
 
 DIFFERENCE: Final = "billing difference"
 """The event of the log for each; an alert of the operator's can ask for it."""
-SHOWN_MONTHS: Final = 2
 _log = structlog.get_logger("billing")
 
 
@@ -59,7 +56,7 @@ def check(op: Operation) -> None:
             )
 
 
-def differences(services: Services, month: Month, checked: Checked) -> Iterator[Difference]:
+def differences(services: Services, month: Month, checked: Checked) -> Iterator[BillingDifference]:
     """As they are found: first those of the last days, by the hour, then those of the month."""
     settings = services.settings
     checking = Checking(settings.prices, settings.issuer, month)
@@ -93,7 +90,7 @@ def _hours(month: Month, moment: datetime, end: datetime) -> Iterator[datetime]:
 
 def _of_cell(
     services: Services, checking: Checking, cell: Cell, moment: datetime, checked: Checked
-) -> Iterator[Difference]:
+) -> Iterator[BillingDifference]:
     """The last hour that was metered is left out, as it can still grow."""
     if cell.egress_metered_hour is None:
         return
@@ -112,26 +109,4 @@ def _of_cell(
         checked.silent_cells.append(cell.id)
 
 
-def _differences(db: Session) -> Figures:
-    found = billing_checks.newest(db, SHOWN_MONTHS)
-    return [((each.month,), each.differences) for each in found]
-
-
-def _checked_at(db: Session) -> Figures:
-    found = billing_checks.newest(db, SHOWN_MONTHS)
-    return [((), max(each.checked_at for each in found).timestamp())] if found else []
-
-
 SCHEDULE: Final = Schedule("billing_check", check, every_s=86_400)
-DIFFERENCES: Final = Measure(
-    "menagerie_billing_differences",
-    "Differences between what was counted, metered and billed in a month, when last checked.",
-    ("month",),
-    _differences,
-)
-CHECKED_AT: Final = Measure(
-    "menagerie_billing_checked_timestamp_seconds",
-    "When bills were last checked, in Unix time.",
-    (),
-    _checked_at,
-)

@@ -64,7 +64,7 @@ def _note(
         for each in told
         if (one := known.get(each["instance_id"])) is not None
     ]
-    correcting.note(db, book, readings)
+    correcting.note(db, book, readings, now(db))
 
 
 SCHEDULE: Final = Schedule("usage_egress", meter, every_s=600, lanes=in_lanes)

@@ -33,7 +33,7 @@ def meter(op: Operation) -> None:
             found = readings(db, hour)
         for first in range(0, len(found), AT_ONCE):
             with op.database.write() as db:
-                correcting.note(db, book, found[first : first + AT_ONCE])
+                correcting.note(db, book, found[first : first + AT_ONCE], now(db))
         with op.database.write() as db:
             meters.note_metered(db, hour)
 
