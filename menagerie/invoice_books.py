@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from dataclasses import astuple, fields
 from typing import Any, Final
 
-from stdnum.eu import vat
-
 from control.billing import invoicing, journal
 from control.events.envelope import timestamp
-from control.policy.issuers import EU, fault_of_party
+from control.policy.customer_details import is_vat_id
+from control.policy.issuers import fault_of_party
 from control.policy.months import Month, month_named
 from control.policy.prices import amount
 from control.services import Services
@@ -106,8 +105,8 @@ def set_customer(services: Services, org_id: str, given: dict[str, str]) -> str:
 
 def _fault(name: str, given: dict[str, str]) -> str:
     found = fault_of_party(name, given[name])
-    if not found and name == "vat_id" and given[name][:2] in EU | {"EL"}:
-        return "" if vat.is_valid(given[name]) else "is no VAT ID of that country"
+    if not found and name == "vat_id" and not is_vat_id(given[name]):
+        return "is no VAT ID of that country"
     return found
 
 
