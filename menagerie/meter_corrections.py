@@ -65,7 +65,8 @@ def _check_metered(meter: str, hour: datetime, last: datetime | None) -> None:
 
 
 def _quantity(text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or int(text) > QUANTITY_MAX:
+    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(QUANTITY_MAX))
+    if not is_number or int(text) > QUANTITY_MAX:
         raise SettingsError(f"{text!r} must be a whole number from 0 to {QUANTITY_MAX:,}")
     return int(text)
 

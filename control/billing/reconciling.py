@@ -23,6 +23,10 @@ READ_ONCE: Final = (BACKUPS, DOMAINS, SEATS)
 """Meters of which an hour has one reading."""
 
 
+AT_ONCE: Final = 1_000
+"""Instances that are asked for in one query."""
+
+
 class BillingDifference(NamedTuple):
     """`what` was compared, and in what: hours, the unit of the metric, micro-cents or cents.
 
@@ -120,7 +124,9 @@ def recounted_backups(db: Session, hour: datetime) -> tuple[dict[str, Metered], 
         for one in hourly.backups(db, BACKUPS, hour)
     }
     metered = recounts.of_hour(db, BACKUPS, hour)
-    kept = recounts.lasting(db, counted.keys() | metered.keys(), hour - HOUR)
+    ids, kept = sorted(counted.keys() | metered.keys()), set[str]()
+    for first in range(0, len(ids), AT_ONCE):
+        kept |= recounts.lasting(db, ids[first : first + AT_ONCE], hour - HOUR)
     return _only(counted, kept), _only(metered, kept)
 
 

@@ -4,7 +4,7 @@ Both run in this process on one SQLite file, in turns, and are compared by the C
 take; so other load mostly cancels out. Every instance has spans that change, and is metered in
 every hour of the month.
 
-usage: python -m tools.bench.usage [INSTANCES]
+usage: python -m tools.bench.usage [INSTANCES [ROUNDS]]
 """
 
 import resource
@@ -53,13 +53,13 @@ _NUMBERS: Final = (
 )
 
 
-def run(count: int) -> dict[str, Any]:
+def run(count: int, rounds: int = ROUNDS) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="bench") as directory:
         database = Database(f"sqlite:///{Path(directory) / 'usage.db'}")
         database.migrate()
         org_id = _fill(database, count)
         bare, rated = [], []
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             bare.append(_cpu_s(lambda: _aggregate(database, org_id)))
             rated.append(_cpu_s(lambda: _rate(database, org_id)))
         invoiced_s = _cpu_s(lambda: _invoice(database, org_id))
@@ -170,7 +170,7 @@ def _cpu_s(act: Callable[[], None]) -> float:
 
 
 def main(given: list[str]) -> int:
-    found = run(int(given[0]) if given else INSTANCES)
+    found = run(*(int(each) for each in given or [str(INSTANCES)]))
     console = Console()
     console.print(
         f"A month of {found['instances']:,} instances, {found['hours']:,} metered hours:\n"

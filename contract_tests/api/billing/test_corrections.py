@@ -144,7 +144,7 @@ WRONG = {
     "less than nothing": ({"quantity": "-1"}, "whole number"),
     "a fraction": ({"quantity": "1.5"}, "whole number"),
     "too much": ({"quantity": str(10**15 + 1)}, "whole number"),
-    "far too much": ({"quantity": "9" * 4_000}, "whole number"),
+    "far too much": ({"quantity": "9" * 9_000}, "whole number"),
     "no reason": ({"reason": " "}, "--reason"),
     "control characters": ({"reason": "a\x1b[2Jb"}, "--reason"),
 }

@@ -1,10 +1,11 @@
 """The check of bills: every night, what was counted, metered and billed is compared."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
 import structlog
+from sqlalchemy.orm import Session
 
 from control.billing import reconciling
 from control.billing.reconciling import BillingDifference, Checking
@@ -100,13 +101,21 @@ def _of_cell(
         for hour in _hours(checking.month, moment, cell.egress_metered_hour):
             told = {each["instance_id"]: each["bytes_out"] for each in client.sent_in(hour)}
             with services.database.read() as db:
-                known = hourly.owners(db, cell.id, list(told))
-                counted = {one: Metered(owner.org_id, told[one]) for one, owner in known.items()}
+                counted = _whose(db, cell.id, told)
                 metered = recounts.of_hour(db, EGRESS, hour, cell_id=cell.id)
             yield from checking.of_hour(EGRESS, counted, metered)
         heard = True
     if not heard:
         checked.silent_cells.append(cell.id)
+
+
+def _whose(db: Session, cell_id: str, told: Mapping[str, int]) -> dict[str, Metered]:
+    """Of its own instances only, as it is metered."""
+    ids, found = list(told), dict[str, Metered]()
+    for first in range(0, len(ids), reconciling.AT_ONCE):
+        known = hourly.owners(db, cell_id, ids[first : first + reconciling.AT_ONCE])
+        found |= {one: Metered(owner.org_id, told[one]) for one, owner in known.items()}
+    return found
 
 
 SCHEDULE: Final = Schedule("billing_check", check, every_s=86_400)
