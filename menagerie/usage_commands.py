@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -68,13 +68,16 @@ def billing_check(month: Month = None, home: Home = None, output: OutputOption =
 
     Example: menagerie billing check --month 2026-11 --output json
     """
-    from clients.cli.output import show  # noqa: PLC0415 -- keeps --help quick
+    from clients.cli.output import Format, chosen, show  # noqa: PLC0415 -- keeps --help quick
 
     with deciding("billing check", home) as services:
         from menagerie import bill_checks  # noqa: PLC0415 -- as above
 
         told = bill_checks.check(services, month)
-    show({"items": told.differences, "next_cursor": None}, output)
+    found = told.differences
+    if chosen(output) is Format.table:
+        found = [_with_organization(each) for each in found]
+    show({"items": found, "next_cursor": None}, output)
     typer.echo(told.summary, err=True)
     if told.differences:
         raise typer.Exit(1)
@@ -151,8 +154,14 @@ def billing_preview(
         told = revenue_reports.preview(services, prices, month)
     if chosen(output) is Format.table:
         sums = {name: told[name] for name in ("old_cents", "new_cents", "difference_cents")}
-        told["items"] = [*told["items"], {"org_id": "all", **sums}]
+        rows = [*told["items"], {"org_id": "all", **sums}]
+        told["items"] = [_with_organization(each) for each in rows]
     show(told, output)
+
+
+def _with_organization(row: dict[str, Any]) -> dict[str, Any]:
+    """Tables leave the `org_id` out, as it is else the one that was asked for."""
+    return {"organization" if name == "org_id" else name: row[name] for name in row}
 
 
 COMMANDS: dict[str, Callable[..., None]] = {

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from clients.cli.output import columns
 from contract_tests import invoicing as billing
 from contract_tests.api.billing import billed
 from contract_tests.api.conftest import MakeHouse
@@ -15,7 +16,7 @@ from contract_tests.api.harness import House, Tenant
 from control.policy.months import Month
 from control.policy.price_lists import PACKAGED
 from control.policy.sizes import GB
-from menagerie import credit_grants, invoice_books, revenue_reports
+from menagerie import credit_grants, invoice_books, revenue_reports, usage_commands
 from menagerie.errors import SettingsError
 
 PRICES = PACKAGED.read_text("utf-8")
@@ -129,3 +130,9 @@ def test_what_is_no_month_or_file_is_refused(house: House, tmp_path: Path) -> No
     for month in ("9999-12", "0001-01", "2026-1"):
         with pytest.raises(SettingsError, match="no month"):
             invoice_books.listed(house.services, month)
+
+
+def test_tables_name_the_organization() -> None:
+    """Which tables of the API leave out, as it is the one that was asked for."""
+    row = usage_commands._with_organization({"org_id": "all", "old_cents": 1})
+    assert columns([row]) == ["organization", "old_cents"]
