@@ -100,8 +100,14 @@ def _fill(database: Database, count: int) -> str:
             "hours": _hours(MONTH),
             **_moments(),
         }
+        indexes = list(db.execute(text(_INDEXES)))
+        for name, _ in indexes:
+            db.execute(text(f"DROP INDEX {name}"))
         for statement in _filling():
             db.execute(text(statement), given)
+        # Made at once they are sorted; kept while rows are added, each row is a place of its own.
+        for _, made in indexes:
+            db.execute(text(made))
         return org.id
 
 
@@ -115,26 +121,31 @@ def _filling() -> list[str]:
     return [f"{_NUMBERS} {each}" for each in (_MADE, _LASTED)] + [f"{_NUMBERS}, {_METERED}"]
 
 
+_INDEXES: Final = """
+    SELECT name, sql FROM sqlite_master
+    WHERE type = 'index' AND tbl_name = 'meter_entries' AND sql IS NOT NULL
+"""
 _MADE: Final = """
     INSERT INTO instances (id, org_id, project_id, team_id, name, engine, engine_version, size,
         region, placement, storage_bytes, status, desired_status, host, port, cell_id, updated_at,
         credentials_generation, created_at)
-    SELECT 'inst_' || i, :org, :project, :team, i, 'duckdb', '1.5', 's1', 'local', 'shared',
-        12000000000, 'deleted', 'deleted', 'h' || i, 443, 'cell_bench', :begin, 0, :begin FROM n
+    SELECT printf('inst_%08d', i), :org, :project, :team, i, 'duckdb', '1.5', 's1', 'local',
+        'shared', 12000000000, 'deleted', 'deleted', 'h' || i, 443, 'cell_bench',
+        :begin, 0, :begin FROM n
 """
 _LASTED: Final = """
     INSERT INTO spans (org_id, instance_id, team_id, size, storage_bytes, runs, since, until,
         created_at)
-    SELECT :org, 'inst_' || i, :team, 's' || (k % 3), 12000000000, k % 2, :begin + k * :part,
-        :begin + (k + 1) * :part, :begin
+    SELECT :org, printf('inst_%08d', i), :team, 's' || (k % 3), 12000000000, k % 2,
+        :begin + k * :part, :begin + (k + 1) * :part, :begin
     FROM n, (SELECT 0 AS k UNION SELECT 1 UNION SELECT 2 UNION SELECT 3)
 """
 _METERED: Final = """
     h(j) AS (SELECT 0 UNION ALL SELECT j + 1 FROM h WHERE j + 1 < :hours)
     INSERT INTO meter_entries (subject_id, meter, hour, seq, org_id, team_id, region, plan,
         quantity, created_at)
-    SELECT 'inst_' || i, 'backups', :begin + j * 3600000, 0, :org, :team, 'local', 'enterprise',
-        20000000000 + i + j, :begin FROM n, h
+    SELECT printf('inst_%08d', i), 'backups', :begin + j * 3600000, 0, :org, :team, 'local',
+        'enterprise', 20000000000 + i + j, :begin FROM n, h
 """
 
 
