@@ -18,6 +18,7 @@ from menagerie.credit_commands import COMMANDS as CREDIT_COMMANDS
 from menagerie.recovery.commands import backup, recover
 from menagerie.refusals import unusable
 from menagerie.unwanted import hide
+from menagerie.usage_commands import COMMANDS as USAGE_COMMANDS
 
 if TYPE_CHECKING:  # the settings' library is slow to import, and --help needs none of it
     from menagerie.settings import Settings
@@ -379,6 +380,7 @@ def register(app: typer.Typer) -> None:
         "audit verify": audit_verify,
         **CREDIT_COMMANDS,
         **BILLING_COMMANDS,
+        **USAGE_COMMANDS,
     }
     for name, server_command in named.items():
         app.command(name, rich_help_panel="Server")(server_command)

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from dataclasses import astuple, fields
 from typing import Any, Final
 
-from stdnum.eu import vat
-
 from control.billing import invoicing, journal
 from control.events.envelope import timestamp
-from control.policy.issuers import EU, fault_of_party
-from control.policy.months import month_named
+from control.policy.customer_details import is_vat_id
+from control.policy.issuers import fault_of_party
+from control.policy.months import Month, month_named
 from control.policy.prices import amount
 from control.services import Services
 from control.workflows.billing import invoices as work
@@ -25,6 +24,8 @@ from storage.events import audit
 
 _PAGE: Final = 500
 _MONTH: Final = re.compile("[0-9]{4}-(0[1-9]|1[0-2])")
+_FIRST: Final = "1970-01"
+_LAST: Final = "9999-12"
 
 
 def run(services: Services) -> str:
@@ -37,7 +38,7 @@ def run(services: Services) -> str:
     for month in due:
         while work.finalize_next(services, issuer, month):
             pass
-    made = [len(list(_of_month(services, month.name))) for month in due[-1:]]
+    made = [len(list(of_month(services, month.name))) for month in due[-1:]]
     if not due:
         return f"nothing is due: the first month is {issuer.first_month}, billed two days after it"
     return f"all invoices up to {due[-1].name} are made; that month has {made[0]}"
@@ -59,7 +60,7 @@ def listed(services: Services, month: str) -> list[dict[str, Any]]:
             "currency": one.currency,
             "due_at": timestamp(one.due_at),
         }
-        for one in _of_month(services, _named(month))
+        for one in of_month(services, _named(month))
     ]
 
 
@@ -68,7 +69,7 @@ def journal_csv(services: Services, month: str) -> str:
     text = io.StringIO()
     written = csv.writer(text)
     written.writerow(each.name for each in fields(journal.JournalEntry))
-    for invoice in _of_month(services, _named(month)):
+    for invoice in of_month(services, _named(month)):
         for entry in journal.entries(invoice):
             at, *rest = astuple(entry)
             written.writerow([timestamp(at), *rest])
@@ -104,18 +105,24 @@ def set_customer(services: Services, org_id: str, given: dict[str, str]) -> str:
 
 def _fault(name: str, given: dict[str, str]) -> str:
     found = fault_of_party(name, given[name])
-    if not found and name == "vat_id" and given[name][:2] in EU | {"EL"}:
-        return "" if vat.is_valid(given[name]) else "is no VAT ID of that country"
+    if not found and name == "vat_id" and not is_vat_id(given[name]):
+        return "is no VAT ID of that country"
     return found
 
 
-def _named(month: str) -> str:
-    if not _MONTH.fullmatch(month):
+def named_month(month: str) -> Month:
+    """Raises SettingsError for what is none."""
+    if not _MONTH.fullmatch(month) or not _FIRST <= month < _LAST:
         raise SettingsError(f"{month!r} is no month: write it as 2026-11")
-    return month_named(month).name
+    return month_named(month)
 
 
-def _of_month(services: Services, month: str) -> Iterator[Invoice]:
+def _named(month: str) -> str:
+    return named_month(month).name
+
+
+def of_month(services: Services, month: str) -> Iterator[Invoice]:
+    """All invoices of a month, oldest first, some hundreds at a time."""
     after = ""
     with services.database.read() as db:
         while found := invoices.of_month(db, month, limit=_PAGE, after=after):

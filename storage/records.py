@@ -16,10 +16,12 @@ from storage.access.right_changes import RightChange
 from storage.access.sessions import UserSession
 from storage.access.teams import Team, TeamMember
 from storage.access.users import User
+from storage.billing.billing_checks import BillingCheck
 from storage.billing.credit_ledger import Credit, CreditUse
 from storage.billing.customers import Customer
 from storage.billing.invoice_runs import InvoiceRun
 from storage.billing.invoices import Invoice, InvoiceDocument, InvoiceNumber
+from storage.billing.late_corrections import LateCorrection
 from storage.billing.meters import MeteredHour, MeterEntry
 from storage.billing.plan_spans import PlanSpan
 from storage.billing.programmes import ProgrammeApplication
@@ -84,6 +86,7 @@ __all__ = [
     "Backup",
     "BackupSettings",
     "BilledSpan",
+    "BillingCheck",
     "BudgetNotice",
     "Cell",
     "Change",
@@ -108,6 +111,7 @@ __all__ = [
     "InvoiceNumber",
     "InvoiceRun",
     "KeyLeak",
+    "LateCorrection",
     "Membership",
     "MeterEntry",
     "MeteredHour",

@@ -270,6 +270,7 @@ OTHERS: Final[dict[str, Callable[[Stage], None]]] = {
     "backups.drop": of_a_backup("backups.drop"),
     "backups.expire": by_itself("backups.expire"),
     "backups.schedule": by_itself("backups.schedule"),
+    "billing.check": of_a_month_of_a_plan("billing.check"),
     "budgets.watch": of_a_spent_budget,
     "cells.hear": by_itself("cells.hear", cell_id="cell_fake"),
     "cells.refresh": by_itself("cells.refresh", cell_id="cell_fake"),

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from control.policy.months import HOUR, SECOND, Month, hour_of
 from control.policy.prices import PriceBook
 from control.policy.rating import EGRESS, MonthTally, UsageSums
-from storage.billing import meters, plan_spans
+from storage.billing import late_corrections, meters, plan_spans
 from storage.billing.meters import MeterSums
 from storage.billing.plan_spans import PlanSums
 from storage.billing.whose import Whose
@@ -47,6 +47,7 @@ def sums(db: Session, whose: Whose, since: datetime, until: datetime) -> UsageSu
         spans.sums(db, whose, since=since, until=until),
         meters.sums(db, whose, since=since, until=until),
         _plans(db, whose, since, until),
+        late_corrections.sums(db, whose, since=since, until=until),
     )
 
 

@@ -57,14 +57,15 @@ def xml_of(invoice: Invoice) -> bytes:
 
 
 def _line(invoice: Invoice, number: int, line: dict[str, Any]) -> dict[str, Any]:
-    amount = _amount(line["amount_cents"])
+    """The standard has no prices below 0: a line of less than nothing is -1 of something."""
+    cents = line["amount_cents"]
     rate = {} if invoice.tax_category == "O" else {"BT-152": _percent(invoice)}
     return {
         "BT-126": str(number),
-        "BT-129": 1,
+        "BT-129": -1 if cents < 0 else 1,
         "BT-130": _ONE,
-        "BT-131": amount,
-        "BT-146": amount,
+        "BT-131": _amount(cents),
+        "BT-146": _amount(abs(cents)),
         "BT-151": invoice.tax_category,
         **rate,
         "BT-153": line["description"],
@@ -110,7 +111,7 @@ def _payment(invoice: Invoice) -> dict[str, Any]:
 
 
 def _amount(cents: int) -> str:
-    return f"{cents // 100}.{cents % 100:02}"
+    return f"{'-' * (cents < 0)}{abs(cents) // 100}.{abs(cents) % 100:02}"
 
 
 def _percent(invoice: Invoice) -> str:

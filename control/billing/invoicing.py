@@ -6,15 +6,15 @@ from typing import Any, Final
 
 from sqlalchemy.orm import Session
 
-from control.billing import charges, referring
+from control.billing import charges, granting, referring
 from control.events import publish
 from control.policy import invoices as policy
-from control.policy.invoices import InvoiceLine
+from control.policy.invoices import Correction, InvoiceLine
 from control.policy.issuers import Issuer, Party
-from control.policy.months import Month
+from control.policy.months import Month, month_of
 from control.policy.prices import PriceBook
 from storage.access.organizations import Organization
-from storage.billing import credit_ledger, customers, invoices
+from storage.billing import credit_ledger, customers, invoices, late_corrections
 from storage.billing.invoices import Invoice
 from storage.billing.whose import Whose
 from storage.database import now
@@ -41,7 +41,12 @@ def draft(db: Session, book: PriceBook, org_id: str, month: Month) -> Draft:
     """Reads only; of a month that is over it is always the same."""
     until = min(now(db), month.end)
     tally = charges.tally(db, book, Whose(org_id=org_id), month, until)
-    return Draft(policy.lines(tally.lines), tally.micro_cents)
+    late = late_corrections.of_bill(db, org_id, since=month.begin, until=until)
+    corrections = [
+        Correction(month_of(one.hour).name, one.meter, one.quantity, one.micro_cents)
+        for one in late
+    ]
+    return Draft(policy.lines(tally.lines, corrections), tally.micro_cents)
 
 
 def finalize(
@@ -49,10 +54,12 @@ def finalize(
 ) -> Invoice | None:
     """Make the invoice of a month that is over, with the next number, and use credits for it.
 
-    None where there is nothing to charge. Raises StateConflict where it is made already.
+    What corrections leave below nothing is granted as a credit. None where there is nothing to
+    charge. Raises StateConflict where it is made already.
     """
     net = subtotal = drafted.subtotal_cents
-    if not subtotal:
+    carried = policy.carried_over(drafted.lines)
+    if not subtotal and not carried:
         return None
     invoice_id, at = invoices.new_id(), now(db)
     customer = customer_of(db, issuer, org)
@@ -85,6 +92,11 @@ def finalize(
         paid_at=None if total else at,
     )
     _tell(db, made, "invoice.finalize", FINALIZED)
+    if carried:
+        why, source = f"corrections on the invoice {made.number}", f"carried_over:{made.id}"
+        granting.grant(
+            db, org.id, "granted", carried, currency, reason=why, source=source, months=None
+        )
     return made
 
 

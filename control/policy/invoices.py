@@ -4,16 +4,18 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from control.policy import rating
 from control.policy.issuers import EU, Issuer, Party
-from control.policy.prices import nearest_cents
+from control.policy.prices import MICRO_CENTS, nearest_cents
 from control.policy.rating import Charge, LineKey
 from control.policy.sizes import GB
 
 FINAL_AFTER: Final = timedelta(days=2)
 """How long after a month its invoices are made: what is metered late is part of it."""
+CARRIED_OVER: Final = "carried_over"
+"""In place of a metric: the line that makes a bill of less than nothing nothing."""
 PERCENT: Final = 10_000
 """A whole, in hundredths of a percent."""
 _HOUR_S: Final = 3600
@@ -59,20 +61,57 @@ class Tax:
         return (2 * net_cents * self.rate + PERCENT) // (2 * PERCENT)
 
 
-def lines(charges: Mapping[LineKey, Charge]) -> list[InvoiceLine]:
-    """One for each metric that costs anything: all of the month, whosever instances it was."""
-    sums: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+class Correction(NamedTuple):
+    """Of a meter, in an hour of a month (as in 2026-11) that is billed; part of the charges."""
+
+    month: str
+    metric: str
+    quantity: int
+    micro_cents: int
+
+
+def lines(
+    charges: Mapping[LineKey, Charge], corrections: Iterable[Correction] = ()
+) -> list[InvoiceLine]:
+    """One for each metric that costs anything: all of the month, whosever instances it was.
+
+    After them one for each earlier month and metric that is corrected. A bill of less than nothing
+    ends with a line that makes it nothing: that much is granted as a credit.
+    """
+    sums: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
     for key, charge in charges.items():
-        sums[key.metric][0] += charge.quantity
-        sums[key.metric][1] += charge.micro_cents
-    return [_line(metric, *sums[metric]) for metric in _SHOWN if sums[metric][1]]
+        _add(sums["", key.metric], charge.quantity, charge.micro_cents)
+    for one in corrections:
+        _add(sums["", one.metric], -one.quantity, -one.micro_cents)
+        _add(sums[one.month, one.metric], one.quantity, one.micro_cents)
+    metrics = list(_SHOWN)
+    order = sorted(sums, key=lambda of: (of[0], metrics.index(of[1])))
+    found = [_line(*of, *sums[of]) for of in order if sums[of][1]]
+    below = -subtotal(found)
+    return [*found, _carried_over(below)] if below > 0 else found
 
 
-def _line(metric: str, quantity: int, micro_cents: int) -> InvoiceLine:
+def _add(to: list[int], quantity: int, micro_cents: int) -> None:
+    to[0] += quantity
+    to[1] += micro_cents
+
+
+def _line(month: str, metric: str, quantity: int, micro_cents: int) -> InvoiceLine:
     name, units, shown = _SHOWN[metric]
-    hundredths = (200 * quantity + units) // (2 * units)
-    description = f"{name}: {hundredths // 100:,}.{hundredths % 100:02} {shown}"
+    sign, hundredths = "-" * (quantity < 0), (200 * abs(quantity) + units) // (2 * units)
+    description = f"{name}: {sign}{hundredths // 100:,}.{hundredths % 100:02} {shown}"
+    if month:
+        description = f"Correction of {month}, {description[0].lower()}{description[1:]}"
     return InvoiceLine(metric, description, quantity, micro_cents, nearest_cents(micro_cents))
+
+
+def _carried_over(cents: int) -> InvoiceLine:
+    return InvoiceLine(CARRIED_OVER, "Carried over as a credit", 1, cents * MICRO_CENTS, cents)
+
+
+def carried_over(of: Iterable[InvoiceLine]) -> int:
+    """What is to be granted as a credit, in cents."""
+    return sum(line.amount_cents for line in of if line.metric == CARRIED_OVER)
 
 
 def subtotal(of: Iterable[InvoiceLine]) -> int:

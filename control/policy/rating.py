@@ -7,8 +7,9 @@ however usage is cut and grouped, the parts add up to the lines, and these to th
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final, NamedTuple, Protocol
 
 from control.policy.months import HOUR, SECOND, Month
@@ -73,6 +74,21 @@ class MeterSum(Protocol):
     def quantity(self) -> int: ...
 
 
+class CorrectionSum(Protocol):
+    """What is added to a line later, at a cost that was decided when it was."""
+
+    @property
+    def instance_id(self) -> str | None: ...
+    @property
+    def team_id(self) -> str | None: ...
+    @property
+    def meter(self) -> str: ...
+    @property
+    def quantity(self) -> int: ...
+    @property
+    def micro_cents(self) -> int: ...
+
+
 class PlanSum(Protocol):
     """How long the organization was on a plan, within a time."""
 
@@ -91,6 +107,7 @@ class UsageSums:
     spans: Iterable[SpanSum] = ()
     meters: Iterable[MeterSum] = ()
     plans: Iterable[PlanSum] = ()
+    corrections: Iterable[CorrectionSum] = ()
 
 
 class LineKey(NamedTuple):
@@ -127,7 +144,7 @@ class MonthTally:
     def add(self, prices: PriceList, sums: UsageSums) -> dict[LineKey, Charge]:
         """What this adds to each line that it touches."""
         before: dict[LineKey, tuple[int, int]] = {}
-        for key, quantity, parts in _parts(prices, sums):
+        for key, quantity, parts in chain(_parts(prices, sums), self._corrected(sums)):
             line = self._lines[key]
             before.setdefault(key, (line.quantity, line.micro_cents))
             line.quantity += quantity
@@ -153,6 +170,11 @@ class MonthTally:
             for key, each in self._lines.items()
         }
         return MonthTally(self.month, defaultdict(_Line, copied))
+
+    def _corrected(self, sums: UsageSums) -> Iterator[tuple[LineKey, int, int]]:
+        for one in sums.corrections:
+            parts = one.micro_cents * self._divisor(one.meter)
+            yield LineKey(one.instance_id, one.team_id, one.meter), one.quantity, parts
 
     def _divisor(self, metric: str) -> int:
         """How many parts a micro-cent has."""

@@ -137,6 +137,13 @@ def use(
     return used
 
 
+def used_by(db: Session, org_id: str, invoice_id: str) -> int:
+    """What the invoice uses of credits, in cents; nothing, once it was given back."""
+    total = func.coalesce(func.sum(CreditUse.amount_cents), 0)
+    rows = select(total).where(CreditUse.org_id == org_id, CreditUse.invoice_id == invoice_id)
+    return int(db.scalars(rows).one())
+
+
 def give_back(db: Session, org_id: str, invoice_id: str) -> int:
     """What the invoice used, in cents; a second time there is nothing to give back."""
     rows = select(Credit, func.sum(CreditUse.amount_cents))

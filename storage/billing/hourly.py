@@ -11,6 +11,7 @@ from storage.access import memberships
 from storage.access.organizations import Organization
 from storage.billing.meters import SEATS, MeterReading
 from storage.data.backups import Backup
+from storage.errors import RecordNotFound
 from storage.instances.instances import HOSTED, LIVE, Instance
 from storage.network.domains import Domain
 
@@ -70,6 +71,15 @@ class InstanceOwner(NamedTuple):
     team_id: str | None
     region: str
     plan: str
+
+
+def owner(db: Session, instance_id: str) -> InstanceOwner:
+    """For the operator: of an instance that is there, or was. Raises RecordNotFound."""
+    rows = select(*_WHOSE).join(Organization, Organization.id == Instance.org_id)
+    found = db.execute(rows.where(Instance.id == instance_id)).one_or_none()
+    if found is None:
+        raise RecordNotFound(f"there is no instance {instance_id}")
+    return InstanceOwner._make(found)
 
 
 def owners(db: Session, cell_id: str, ids: Collection[str]) -> dict[str, InstanceOwner]:

@@ -120,6 +120,12 @@ def page(db: Session, org_id: str, *, limit: int, after: str | None) -> Page[Inv
     return pages.keyset(db, rows, Invoice.id, limit=limit, after=after)
 
 
+def find(db: Session, org_id: str, month: str) -> Invoice | None:
+    """That of the organization and month, whatever became of it."""
+    rows = select(Invoice).where(Invoice.org_id == org_id, Invoice.month == month)
+    return db.scalars(rows).one_or_none()
+
+
 def of_link(db: Session, invoice_id: str) -> Invoice:
     """For whoever has a signed link to it. Raises RecordNotFound."""
     with tenancy.across(db, "who has a signed link sees this invoice, of whatever organization"):

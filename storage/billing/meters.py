@@ -3,7 +3,8 @@
 Entries are only ever added, and the database refuses to change one. What was used of a meter by a
 subject (an instance, or the organization itself) in an hour is the sum of its entries; each has a
 number, so of two who write the same one only the first is heard. What is to be corrected is, by an
-entry with a reason.
+entry with a reason. Corrections have numbers below 0: they take no reading's place, and a reading
+that comes late does not undo them.
 """
 
 from collections.abc import Collection, Iterator
@@ -97,17 +98,37 @@ def raise_to(db: Session, readings: Collection[MeterReading]) -> None:
 def _known(
     db: Session, readings: Collection[MeterReading]
 ) -> dict[tuple[str, str, datetime], tuple[int, int]]:
-    """By subject, meter and hour: how many entries there are, and their sum."""
+    """By subject, meter and hour: how many readings there are, and their sum."""
     key = MeterEntry.subject_id, MeterEntry.meter, MeterEntry.hour
     rows = select(*key, func.count(), func.sum(MeterEntry.quantity)).where(
         MeterEntry.subject_id.in_({one.subject_id for one in readings}),
         MeterEntry.meter.in_({one.meter for one in readings}),
         MeterEntry.hour.in_({one.hour for one in readings}),
+        MeterEntry.seq >= 0,
     )
     found = db.execute(rows.group_by(*key))
     return {
         (subject, meter, hour): (count, int(total)) for subject, meter, hour, count, total in found
     }
+
+
+def of_hour(db: Session, subject_id: str, meter: str, hour: datetime) -> list[MeterEntry]:
+    """All entries, corrections first, the newest of them before the others."""
+    rows = select(MeterEntry).where(
+        MeterEntry.subject_id == subject_id, MeterEntry.meter == meter, MeterEntry.hour == hour
+    )
+    return list(db.scalars(rows.order_by(MeterEntry.seq)))
+
+
+def correct(db: Session, difference: MeterReading, reason: str) -> None:
+    """Add to the hour; the quantity of the difference is how much more there was, or less.
+
+    Whoever corrects holds the organization, so of two who do so at once one sees the other's.
+    """
+    known = of_hour(db, *difference[:3])
+    lowest = min((one.seq for one in known), default=0)
+    db.add(MeterEntry(**difference._asdict(), seq=min(lowest, 0) - 1, reason=reason))
+    db.flush()
 
 
 def _add(db: Session, rows: list[dict[str, Any]]) -> None:

@@ -5,9 +5,9 @@ Whatever becomes of instances, teams and prices, and however late and often mete
 
 import itertools
 from collections import defaultdict
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from fractions import Fraction
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import pytest
 from hypothesis import settings
@@ -17,13 +17,24 @@ from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from contract_tests.databases import DIALECTS, Databases
-from contract_tests.storage import corrections, tenants
+from contract_tests.storage import tenants
+from contract_tests.storage.instances.billed_pieces import (
+    PREVIEWED,
+    Late,
+    Now,
+    Piece,
+    kind_of,
+    parts,
+    second,
+    used,
+)
 from contract_tests.storage.instances.changing_prices import BOOK
 from contract_tests.storage.instances.clock import BEGIN, clock_of
 from contract_tests.storage.instances.test_lifecycle_machine import ACTS
-from control.billing import charges
+from control.billing import charges, correcting
 from control.policy.months import HOUR, Month, hour_of, month_of
-from control.policy.rating import BACKUPS, DOMAINS, EGRESS, SEATS, Charge, LineKey, MonthTally
+from control.policy.prices import PriceBook
+from control.policy.rating import BACKUPS, DOMAINS, EGRESS, SEATS, LineKey, MonthTally
 from control.policy.sizes import GB, SIZES
 from storage.access import teams
 from storage.billing import meters
@@ -34,58 +45,6 @@ from storage.errors import StateConflict
 from storage.instances import changes, instances, of_projects, of_teams
 from storage.instances.instances import Instance
 from storage.instances.spans import BilledSpan
-
-
-class Kind(NamedTuple):
-    """What is paid for of an instance, while it is so."""
-
-    team_id: str | None
-    size: str
-    storage_bytes: int
-    runs: bool
-
-
-class Piece(NamedTuple):
-    """What the model says of one instance from one moment to another."""
-
-    instance_id: str
-    kind: Kind
-    since: datetime
-    until: datetime
-
-
-class Now(NamedTuple):
-    kind: Kind | None
-    since: datetime
-
-
-def kind_of(instance: Instance) -> Kind | None:
-    """None: nothing is paid for it, and it is not even counted."""
-    if instance.ready_at is None or instance.desired_status in {"deleted", "erased"}:
-        return None
-    runs = instance.status in {"running", "resizing"}
-    return Kind(instance.team_id, instance.size, instance.storage_bytes, runs)
-
-
-def parts(since: datetime, until: datetime) -> list[tuple[datetime, datetime, int]]:
-    """Of a time, where each list of prices holds, by its place among them."""
-    cuts = [datetime(1970, 1, 1, tzinfo=UTC), *(each.since for each in BOOK.lists[1:])]
-    ends = [*cuts[1:], datetime(9000, 1, 1, tzinfo=UTC)]
-    found = []
-    for number, (begin, end) in enumerate(zip(cuts, ends, strict=True)):
-        if max(begin, since) < min(end, until):
-            found.append((max(begin, since), min(end, until), number))
-    return found
-
-
-def used(tally: MonthTally) -> dict[LineKey, Charge]:
-    """But for what was something for no time at all."""
-    return {key: charge for key, charge in tally.lines.items() if charge.quantity}
-
-
-def second(moment: datetime) -> datetime:
-    return moment.replace(microsecond=0)
-
 
 PLACES = st.integers(0, 9)
 """Of an instance among those there are."""
@@ -105,6 +64,9 @@ class Accounts(RuleBasedStateMachine):
         self.now: dict[str, Now] = {}
         self.metered: defaultdict[tuple[str, str, datetime], list[tuple[str | None, int]]]
         self.metered = defaultdict(list)
+        self.corrected: defaultdict[tuple[str, str, datetime], list[tuple[str | None, int]]]
+        self.corrected = defaultdict(list)
+        self.late: list[Late] = []
 
     @initialize()
     def begin(self) -> None:
@@ -252,16 +214,31 @@ class Accounts(RuleBasedStateMachine):
             with self.database.write() as db:
                 (meters.raise_to if meter == EGRESS else meters.note)(db, [reading])
 
-    @rule(of=PLACES, quantity=st.integers(0, 10**13), late=st.integers(0, 40), after=TIMES)
-    def is_corrected(self, of: int, quantity: int, late: int, after: int) -> None:
+    @rule(
+        of=PLACES,
+        meter=st.sampled_from([BACKUPS, EGRESS, SEATS]),
+        quantity=st.integers(0, 10**13),
+        late=st.one_of(st.integers(0, 40), st.integers(0, 1_500)),
+        after=TIMES,
+    )
+    def is_corrected(self, of: int, meter: str, quantity: int, late: int, after: int) -> None:
+        """However late; of a month that ended a day ago, it counts in this one."""
         self.passes(after)
         hour = hour_of(self.clock.moment) - late * HOUR
         with self.database.write() as db:
-            reading = self.reading(db, of, EGRESS, hour, quantity)
-            known = self.metered[reading[:3]]
-            known.append((reading.team_id, quantity - sum(each for _, each in known)))
-            for _ in range(2):
-                corrections.correct(db, reading, "counted twice")
+            reading = self.reading(db, of, meter, hour, quantity)
+        metered, corrected = self.metered[reading[:3]], self.corrected[reading[:3]]
+        later = [one.quantity for one in self.late if one[:3] == reading[:3]]
+        known = sum(each for _, each in (*metered, *corrected)) + sum(later)
+        team_id = (metered[-1:] or corrected[:1] or [(reading.team_id, 0)])[0][0]
+        if self.clock.moment >= month_of(hour).end + timedelta(days=1):
+            at = hour_of(self.clock.moment)
+            self.late.append(Late(*reading[:3], team_id, quantity - known, at))
+        else:
+            corrected.append((team_id, quantity - known))
+        for _ in range(2):
+            with self.database.write() as db:
+                correcting.correct(db, BOOK, reading, "counted twice", self.clock.moment)
 
     def reading(
         self, db: Session, of: int, meter: str, hour: datetime, quantity: int
@@ -272,7 +249,7 @@ class Accounts(RuleBasedStateMachine):
         place = instance.team_id, instance.region
         return MeterReading(instance.id, meter, hour, org_id, *place, "solo", quantity)
 
-    def expected(self, month: Month) -> dict[LineKey, int]:
+    def expected(self, month: Month, book: PriceBook = BOOK) -> dict[LineKey, int]:
         """Each line of the month, in micro-cents."""
         now, sums = self.clock.moment, defaultdict[LineKey, Fraction](Fraction)
         lasting = [
@@ -282,8 +259,8 @@ class Accounts(RuleBasedStateMachine):
         ]
         for instance_id, kind, since, until in (*self.pieces, *lasting):
             within = max(second(since), month.begin), min(second(until), month.end)
-            for begin, end, number in parts(*within):
-                rates = BOOK.lists[number].in_region("local")
+            for begin, end, number in parts(*within, book):
+                rates = book.lists[number].in_region("local")
                 share = Fraction(int((end - begin).total_seconds()), month.seconds)
                 beyond = max(0, kind.storage_bytes - SIZES[kind.size].storage_bytes_included)
                 if kind.runs:
@@ -292,16 +269,23 @@ class Accounts(RuleBasedStateMachine):
                 if beyond:
                     key = LineKey(instance_id, kind.team_id, "storage")
                     sums[key] += share * -(-beyond // GB) * rates.storage_gb_month
-        for (subject, meter, hour), entries in self.metered.items():
+        for (subject, meter, hour), entries in (*self.metered.items(), *self.corrected.items()):
             for team_id, quantity in entries:
                 if month.begin <= hour < month.end:
                     key = LineKey(None if meter == SEATS else subject, team_id, meter)
-                    sums[key] += quantity * self.price(meter, hour, month)
+                    sums[key] += quantity * self.price(meter, hour, month, book)
+        for one in self.late:
+            if month.begin <= one.counts_at < month.end:
+                key = LineKey(
+                    None if one.meter == SEATS else one.subject_id, one.team_id, one.meter
+                )
+                price = self.price(one.meter, one.hour, month_of(one.hour))
+                sums[key] += one.quantity * price // 1
         return {key: int(cost // 1) for key, cost in sums.items() if cost // 1}
 
-    def price(self, meter: str, hour: datetime, month: Month) -> Fraction:
-        ((_, _, number),) = parts(hour, hour + HOUR)
-        prices, of_hour = BOOK.lists[number], Fraction(3600, month.seconds)
+    def price(self, meter: str, hour: datetime, month: Month, book: PriceBook = BOOK) -> Fraction:
+        ((_, _, number),) = parts(hour, hour + HOUR, book)
+        prices, of_hour = book.lists[number], Fraction(3600, month.seconds)
         rates = prices.in_region(None if meter == SEATS else "local")
         return {
             BACKUPS: Fraction(rates.backup_gb_month, GB) * of_hour,
@@ -328,11 +312,13 @@ class Accounts(RuleBasedStateMachine):
                 found = charges.tally(db, BOOK, whose, month, until)
                 by_teams = charges.of_teams(db, BOOK, self.teams, month, until)
                 in_parts = self.in_parts(db, month, until)
+                previewed = charges.tally(db, PREVIEWED, whose, month, until)
             told = {key: one.micro_cents for key, one in found.lines.items() if one.quantity}
             # The fee of the plan begins with the organization, and that of `free` is nothing.
             assert told.pop(LineKey(None, None, "plan"), 0) == 0
             assert {k: v for k, v in told.items() if v} == self.expected(month)
             assert used(in_parts) == used(found)
+            assert previewed.micro_cents == sum(self.expected(month, PREVIEWED).values())
             assert {team_id: one.month_to_date for team_id, one in by_teams.items()} == {
                 each: sum(cost for key, cost in told.items() if key.team_id == each)
                 for each in self.teams

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from contract_tests.storage import corrections
 from contract_tests.workflows.known import enqueue, take_turn
 from contract_tests.workflows.stage import Killed, Stage
+from control.billing import correcting
 from control.policy.months import HOUR, hour_of
 from control.workflows.billing import metering
 from storage import identifiers
@@ -205,13 +205,34 @@ def test_a_cell_makes_nobody_pay_for_what_it_does_not_host(stage: Stage) -> None
 def test_an_entry_is_corrected_by_another_and_never_changed(stage: Stage) -> None:
     instance, hour = stage.instance("running"), hour_of(now(stage))
     reading = MeterReading(instance.id, "egress", hour, stage.org_id, None, "local", "solo", 10)
+    book = stage.services.settings.prices
     with stage.database.write() as db:
         meters.raise_to(db, [reading])
         for _ in range(2):
-            corrections.correct(db, reading._replace(quantity=4), "the gateway counted twice")
-    assert entries(stage, "egress") == [(hour, 10), (hour, -6)]
+            correcting.correct(
+                db, book, reading._replace(quantity=4), "the gateway counted twice", hour
+            )
+    assert entries(stage, "egress") == [(hour, -6), (hour, 10)]
     with pytest.raises(Exception, match="corrected by another entry"), stage.database.write() as db:
         db.scalars(select(MeterEntry)).first().quantity = 3  # type: ignore[union-attr]
+
+
+def test_a_late_reading_does_not_undo_a_correction(stage: Stage) -> None:
+    """And a correction of an hour that nobody has metered takes no reading's place."""
+    instance, hour = stage.instance("running"), hour_of(now(stage))
+    reading = MeterReading(instance.id, "egress", hour, stage.org_id, None, "local", "solo", 10)
+    book = stage.services.settings.prices
+    with stage.database.write() as db:
+        meters.raise_to(db, [reading])
+        correcting.correct(db, book, reading._replace(quantity=4), "so", hour)
+        for _ in range(2):
+            meters.raise_to(db, [reading])
+        meters.raise_to(db, [reading._replace(quantity=11)])
+        backups = reading._replace(meter="backups", quantity=3)
+        correcting.correct(db, book, backups, "so", hour)
+        meters.note(db, [backups._replace(quantity=20)])
+    assert entries(stage, "egress") == [(hour, -6), (hour, 10), (hour, 1)]
+    assert entries(stage, "backups") == [(hour, 3), (hour, 20)]
 
 
 def test_an_organization_that_is_closed_has_no_seats(stage: Stage) -> None:

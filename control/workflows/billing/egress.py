@@ -6,12 +6,13 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
+from control.billing import correcting
 from control.cells.answer_checks import Answer
 from control.policy.months import HOUR, hour_of
+from control.policy.prices import PriceBook
 from control.policy.rating import EGRESS
 from control.work import Operation, Schedule, workflow
 from control.workflows.catalogue.cells import cell_of, in_lanes, left_to_the_next_turn
-from storage.billing import meters
 from storage.billing.hourly import owners
 from storage.billing.meters import MeterReading
 from storage.catalogue import cells
@@ -28,7 +29,8 @@ AT_ONCE: Final = 1_000
 @workflow("usage.egress", deadline_s=600)
 def meter(op: Operation) -> None:
     """Of one cell. The last hour that it was asked for is asked for again: it only grows."""
-    if not op.services.settings.prices.is_on:
+    book = op.services.settings.prices
+    if not book.is_on:
         return
     cell = cell_of(op)
     client = op.services.cells.for_cell(cell)
@@ -39,7 +41,7 @@ def meter(op: Operation) -> None:
             told = client.sent_in(hour)
             for first in range(0, len(told), AT_ONCE):
                 with op.database.write() as db:
-                    _note(db, cell.id, hour, told[first : first + AT_ONCE])
+                    _note(db, book, cell.id, hour, told[first : first + AT_ONCE])
             with op.database.write() as db:
                 cells.fetch(db, cell.id).egress_metered_hour = hour
 
@@ -52,7 +54,9 @@ def hours_due(cell: Cell, moment: datetime) -> list[datetime]:
     return [begin + number * HOUR for number in range(max(0, (end - begin) // HOUR))]
 
 
-def _note(db: Session, cell_id: str, hour: datetime, told: Collection[Answer]) -> None:
+def _note(
+    db: Session, book: PriceBook, cell_id: str, hour: datetime, told: Collection[Answer]
+) -> None:
     """Of its own instances only: a cell that was taken over makes nobody else pay."""
     known = owners(db, cell_id, [each["instance_id"] for each in told])
     readings = [
@@ -60,7 +64,7 @@ def _note(db: Session, cell_id: str, hour: datetime, told: Collection[Answer]) -
         for each in told
         if (one := known.get(each["instance_id"])) is not None
     ]
-    meters.raise_to(db, readings)
+    correcting.note(db, book, readings, now(db))
 
 
 SCHEDULE: Final = Schedule("usage_egress", meter, every_s=600, lanes=in_lanes)

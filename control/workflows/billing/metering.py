@@ -6,6 +6,7 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
+from control.billing import correcting
 from control.policy.months import HOUR, hour_of
 from control.policy.rating import BACKUPS, DOMAINS
 from control.work import Operation, Schedule, workflow
@@ -22,7 +23,8 @@ AT_ONCE: Final = 1_000
 @workflow("usage.meter", deadline_s=600)
 def meter(op: Operation) -> None:
     """Killed between two hours, or with another beside it, it notes nothing twice."""
-    if not op.services.settings.prices.is_on:
+    book = op.services.settings.prices
+    if not book.is_on:
         return
     with op.database.read() as db:
         due = hours_due(db, now(db))
@@ -31,7 +33,7 @@ def meter(op: Operation) -> None:
             found = readings(db, hour)
         for first in range(0, len(found), AT_ONCE):
             with op.database.write() as db:
-                meters.note(db, found[first : first + AT_ONCE])
+                correcting.note(db, book, found[first : first + AT_ONCE], now(db))
         with op.database.write() as db:
             meters.note_metered(db, hour)
 
