@@ -16,7 +16,6 @@ from control.policy.months import month_named
 from control.policy.prices import amount
 from control.services import Services
 from control.workflows.billing import invoices as work
-from menagerie.credit_grants import text_of
 from menagerie.errors import SettingsError
 from storage.access import organizations
 from storage.billing import customers, invoices
@@ -49,13 +48,16 @@ def listed(services: Services, month: str) -> list[dict[str, Any]]:
     return [
         {
             "id": one.id,
+            "kind": one.kind,
             "number": one.number,
+            "corrects": one.corrects and one.corrects["number"],
             "org_id": one.org_id,
             "status": one.status_at(moment),
             "subtotal_cents": one.subtotal_cents,
             "credits_cents": one.credits_cents,
             "tax_cents": one.tax_cents,
             "total_cents": one.total_cents,
+            "due_cents": one.due_cents,
             "currency": one.currency,
             "due_at": timestamp(one.due_at),
         }
@@ -78,13 +80,8 @@ def journal_csv(services: Services, month: str) -> str:
 def pay(services: Services, number_or_id: str) -> str:
     with services.database.write() as db:
         paid = invoicing.pay(db, number_or_id)
-        return f"{paid.number}: {amount(paid.total_cents, paid.currency)} paid"
-
-
-def void(services: Services, number_or_id: str, reason: str) -> str:
-    reason = text_of("reason", reason)
-    with services.database.write() as db:
-        return f"{invoicing.void(db, number_or_id, reason).number}: void"
+        back = " back" if paid.is_credit_note else ""
+        return f"{paid.number}: {amount(paid.paid_cents, paid.currency)} paid{back}"
 
 
 def set_customer(services: Services, org_id: str, given: dict[str, str]) -> str:

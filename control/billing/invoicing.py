@@ -22,7 +22,7 @@ from storage.events import audit
 
 FINALIZED: Final = "invoice.finalized.v1"
 PAID: Final = "invoice.paid.v1"
-VOIDED: Final = "invoice.voided.v1"
+REFUNDED: Final = "credit_note.refunded.v1"
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def finalize(
 ) -> Invoice | None:
     """Make the invoice of a month that is over, with the next number, and use credits for it.
 
-    None where there is nothing to charge. Raises StateConflict where it is made already.
+    None where there is nothing to charge. Raises StateConflict where one of the month is in force.
     """
     net = subtotal = drafted.subtotal_cents
     if not subtotal:
@@ -69,7 +69,7 @@ def finalize(
         month=month.name,
         currency=currency,
         lines=[line.as_json() for line in drafted.lines],
-        credits=[asdict(one) for one in used],
+        credits=[one.as_json() for one in used],
         subtotal_cents=subtotal,
         credits_cents=credited,
         tax_category=tax.category,
@@ -84,25 +84,22 @@ def finalize(
         status="open" if total else "paid",
         paid_at=None if total else at,
     )
-    _tell(db, made, "invoice.finalize", FINALIZED)
+    tell(db, made, "invoice.finalize", FINALIZED)
     return made
 
 
 def pay(db: Session, number_or_id: str) -> Invoice:
-    """That it was paid. Raises RecordNotFound, and StateConflict unless it is open."""
+    """That what is due of it was paid; of a credit note, that it was paid back.
+
+    Raises RecordNotFound, and StateConflict unless it is open.
+    """
     invoice = invoices.hold(db, number_or_id)
     invoice.pay(now(db))
-    _tell(db, invoice, "invoice.pay", PAID)
-    referring.invoice_paid(db, invoice.org_id, invoice.total_cents, invoice.currency)
-    return invoice
-
-
-def void(db: Session, number_or_id: str, reason: str) -> Invoice:
-    """Nobody is to pay it any more; the credits that it used are given back. Raises as `pay`."""
-    invoice = invoices.hold(db, number_or_id)
-    invoice.void(now(db), reason)
-    credit_ledger.give_back(db, invoice.org_id, invoice.id)
-    _tell(db, invoice, "invoice.void", VOIDED)
+    if invoice.is_credit_note:
+        tell(db, invoice, "credit_note.refund", REFUNDED)
+        return invoice
+    tell(db, invoice, "invoice.pay", PAID)
+    referring.invoice_paid(db, invoice.org_id, invoice.paid_cents, invoice.currency)
     return invoice
 
 
@@ -113,12 +110,15 @@ def customer_of(db: Session, issuer: Issuer, org: Organization) -> Party:
     )
 
 
-def _tell(db: Session, invoice: Invoice, action: str, kind: str) -> None:
+def tell(db: Session, invoice: Invoice, action: str, kind: str) -> None:
+    """What became of it, in the audit log and as an event."""
     told: dict[str, Any] = {
         "number": invoice.number,
         "month": invoice.month,
         "total_cents": invoice.total_cents,
         "currency": invoice.currency,
     }
+    if invoice.corrects is not None:
+        told["corrects"] = invoice.corrects["number"]
     publish(db, invoice.org_id, kind, {"invoice_id": invoice.id, **told})
     audit.append(db, invoice.org_id, action, actor_kind="system", target=invoice.id, detail=told)

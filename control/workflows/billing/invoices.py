@@ -6,8 +6,8 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from control.billing import invoice_links, invoice_pdf, invoicing
-from control.mail import billing_letters
+from control.billing import einvoices, invoice_links, invoice_pdf, invoicing
+from control.mail import Letter, billing_letters
 from control.policy.invoices import FINAL_AFTER
 from control.policy.issuers import Issuer
 from control.policy.months import Month, month_named, months
@@ -61,8 +61,13 @@ def finalize_next(services: Services, issuer: Issuer, month: Month) -> bool:
         held.after = org.id
         made = invoicing.finalize(db, book, issuer, org, month, drafted)
         if made is not None:
-            enqueue(db, document, made.id, {"org_id": made.org_id, "invoice_id": made.id})
+            follow(db, made)
         return True
+
+
+def follow(db: Session, made: Invoice) -> None:
+    """What comes after an invoice or a credit note, once this transaction is committed."""
+    enqueue(db, document, made.id, {"org_id": made.org_id, "invoice_id": made.id})
 
 
 @workflow("invoices.document", deadline_s=86_400)
@@ -84,18 +89,30 @@ def _send(db: Session, services: Services, invoice: Invoice) -> None:
     org = organizations.fetch(db, invoice.org_id)
     settings = services.settings
     token = invoice_links.token_of(settings.cursor_key, invoice.id, now(db))
+    link = f"{settings.base_url.rstrip('/')}/account/invoice?token={token}"
+    told = {"org": org.name, "link": link, "base_url": settings.base_url}
     for email in _readers(db, invoice):
-        letter = billing_letters.invoice_finalized(
-            to=email,
-            org=org.name,
+        letter = _letter(invoice, to=email, **told)
+        mail.notify(db, services.sealer, letter, org.id)
+
+
+def _letter(invoice: Invoice, **told: str) -> Letter:
+    total = amount(invoice.total_cents, invoice.currency)
+    if invoice.corrects is None:
+        return billing_letters.invoice_finalized(
+            **told,
             number=invoice.number,
             month=invoice.month,
-            total=amount(invoice.total_cents, invoice.currency),
+            total=total,
             due=f"{invoice.due_at:%Y-%m-%d}" if invoice.total_cents else None,
-            link=f"{settings.base_url.rstrip('/')}/account/invoice?token={token}",
-            base_url=settings.base_url,
         )
-        mail.notify(db, services.sealer, letter, org.id)
+    return billing_letters.credit_note_finalized(
+        **told,
+        number=invoice.number,
+        corrects=invoice.corrects["number"],
+        reason=str(invoice.reason),
+        told=f"by {total}. {einvoices.settlement(invoice)}",
+    )
 
 
 def _readers(db: Session, invoice: Invoice) -> list[str]:
