@@ -9,6 +9,7 @@ from control.policy.credit_notes import Left, NotCredited
 from control.policy.issuers import Issuer
 from control.policy.prices import amount as shown
 from control.services import Services
+from control.workflows.billing import documents, payments
 from control.workflows.billing import invoices as work
 from menagerie.credit_grants import cents_of, text_of
 from menagerie.errors import SettingsError
@@ -25,7 +26,8 @@ def credit(
             note, invoice = crediting.credit(db, issuer, number_or_id, ask, reason)
         except NotCredited as refused:
             raise SettingsError(str(refused)) from None
-        work.follow(db, note)
+        documents.begin(db, note)
+        payments.pursue(db, services.settings, invoice)
         return _told(note, invoice)
 
 
@@ -37,9 +39,10 @@ def void(services: Services, number_or_id: str, reason: str) -> str:
     with services.database.write() as db:
         note, invoice = crediting.void(db, issuer, number_or_id, reason)
         again = crediting.reissue(db, book, issuer, invoice.id, drafted)
-        for made in (note, again):
-            if made is not None:
-                work.follow(db, made)
+        documents.begin(db, note)
+        payments.pursue(db, services.settings, invoice)
+        if again is not None:
+            work.follow(db, services, again)
         then = "nothing is to be charged" if again is None else f"invoiced again: {_sum(again)}"
         return f"{_told(note, invoice)}; {then}"
 
@@ -52,7 +55,7 @@ def reissue(services: Services, number_or_id: str) -> str:
         made = crediting.reissue(db, book, issuer, number_or_id, drafted)
         if made is None:
             return "nothing is to be charged"
-        work.follow(db, made)
+        work.follow(db, services, made)
         return _sum(made)
 
 

@@ -16,9 +16,11 @@ from control.policy.months import month_named
 from control.policy.prices import amount
 from control.services import Services
 from control.workflows.billing import invoices as work
+from control.workflows.billing import payments
 from menagerie.errors import SettingsError
 from storage.access import organizations
 from storage.billing import customers, invoices
+from storage.billing import payments as payment_rows
 from storage.billing.invoices import Invoice
 from storage.events import audit
 
@@ -43,8 +45,10 @@ def run(services: Services) -> str:
 
 
 def listed(services: Services, month: str) -> list[dict[str, Any]]:
+    found = list(_of_month(services, _named(month)))
     with services.database.read() as db:
         moment = services.database.now(db)
+        problems = payment_rows.problems(db, [one.id for one in found])
     return [
         {
             "id": one.id,
@@ -60,8 +64,9 @@ def listed(services: Services, month: str) -> list[dict[str, Any]]:
             "due_cents": one.due_cents,
             "currency": one.currency,
             "due_at": timestamp(one.due_at),
+            "payment_problem": problems.get(one.id),
         }
-        for one in _of_month(services, _named(month))
+        for one in found
     ]
 
 
@@ -80,6 +85,8 @@ def journal_csv(services: Services, month: str) -> str:
 def pay(services: Services, number_or_id: str) -> str:
     with services.database.write() as db:
         paid = invoicing.pay(db, number_or_id)
+        if not paid.is_credit_note:
+            payments.pursue(db, services.settings, paid)
         back = " back" if paid.is_credit_note else ""
         return f"{paid.number}: {amount(paid.paid_cents, paid.currency)} paid{back}"
 

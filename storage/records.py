@@ -21,6 +21,7 @@ from storage.billing.customers import Customer
 from storage.billing.invoice_runs import InvoiceRun
 from storage.billing.invoices import Invoice, InvoiceDocument, InvoiceNumber
 from storage.billing.meters import MeteredHour, MeterEntry
+from storage.billing.payments import InvoicePayment, PaymentCustomer, PaymentNotice
 from storage.billing.plan_spans import PlanSpan
 from storage.billing.programmes import ProgrammeApplication
 from storage.billing.referrals import Referral, ReferralCode
@@ -105,6 +106,7 @@ __all__ = [
     "Invoice",
     "InvoiceDocument",
     "InvoiceNumber",
+    "InvoicePayment",
     "InvoiceRun",
     "KeyLeak",
     "Membership",
@@ -116,6 +118,8 @@ __all__ = [
     "OneTimeUrl",
     "Organization",
     "Passkey",
+    "PaymentCustomer",
+    "PaymentNotice",
     "PlanSpan",
     "ProgrammeApplication",
     "Project",

@@ -21,6 +21,7 @@ OUR_OWN = {
     "uq_scim_tokens_token_hash": "256 random bits",
     "uq_sessions_token_hash": "256 random bits",
     "uq_invoices_number": "whoever gives a number holds its series",
+    "uq_invoice_payments_provider_invoice_id": "the payment provider gives each id once",
     "uq_referral_codes_code": "50 random bits",
     "uq_work_operation": "a new id",
     "uq_work_schedule_slot": "whoever comes second leaves the turn to the first",

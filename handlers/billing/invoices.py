@@ -9,7 +9,7 @@ from handlers.billing import credit_views as views
 from handlers.billing import switch
 from handlers.calls import OrgCall
 from specserver import NotFound, Reply
-from storage.billing import invoices
+from storage.billing import invoices, payments
 
 Body = dict[str, Any]
 
@@ -18,13 +18,15 @@ def list_(call: OrgCall, limit: int, cursor: str | None = None) -> Body:
     switch.prices(call)
     after = paging.after(call, cursor)
     found = invoices.page(call.db, call.org.id, limit=limit, after=after)
-    finished = invoices.documents(call.db, [one.id for one in found.items])
+    ids = [one.id for one in found.items]
+    finished, payable = invoices.documents(call.db, ids), payments.urls(call.db, ids)
     settings = call.services.settings
 
     def view(record: invoices.Invoice) -> Body:
         token = invoice_links.token_of(settings.cursor_key, record.id, call.now)
         links = views.links(settings.base_url, token, with_pdf=record.id in finished)
-        return {**views.invoice(record, call.now), **links}
+        url = payable.get(record.id) if record.due_cents else None
+        return {**views.invoice(record, call.now), **links, "payment_url": url}
 
     return paging.page(call, found, view)
 

@@ -90,7 +90,7 @@ def test_it_is_listed_with_links_that_need_no_session(
     assert shown["customer"]["name"] == "Difference Engines"
     token = shown["hosted_url"].rpartition("token=")[2]
     seen = house.get(f"/v1/invoices/{token}").json()
-    links = {"hosted_url", "pdf_url"}
+    links = {"hosted_url", "pdf_url", "payment_url"}
     assert seen == {name: value for name, value in shown.items() if name not in links}
     path = "/v1/invoices/" + shown["pdf_url"].rpartition("/v1/invoices/")[2]
     downloaded = house.get(path)
