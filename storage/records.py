@@ -21,6 +21,7 @@ from storage.billing.customers import Customer
 from storage.billing.invoice_runs import InvoiceRun
 from storage.billing.invoices import Invoice, InvoiceDocument, InvoiceNumber
 from storage.billing.meters import MeteredHour, MeterEntry
+from storage.billing.payers import PayerSpan
 from storage.billing.payments import InvoicePayment, PaymentCustomer, PaymentNotice
 from storage.billing.plan_spans import PlanSpan
 from storage.billing.programmes import ProgrammeApplication
@@ -118,6 +119,7 @@ __all__ = [
     "OneTimeUrl",
     "Organization",
     "Passkey",
+    "PayerSpan",
     "PaymentCustomer",
     "PaymentNotice",
     "PlanSpan",

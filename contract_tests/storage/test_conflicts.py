@@ -10,6 +10,7 @@ OUR_OWN = {
     "ix_backups_instance_id_slot": "whoever comes second leaves the slot to the first",
     "ix_domains_verified_hostname": "the workflow that verifies one looks, and tells the domain",
     "ix_spans_open": "the database ends the one before it begins another",
+    "ix_payer_spans_lasts": "an organization is attached to one parent at a time",
     "ix_plan_spans_open": "the database ends the one before it begins another",
     "uq_account_tokens_token_hash": "256 random bits",
     "uq_api_keys_token_hash": "256 random bits",

@@ -6,17 +6,18 @@ from typing import Any, Final
 
 from sqlalchemy.orm import Session
 
-from control.billing import charges, referring
+from control.billing import consolidating, referring
 from control.events import publish
 from control.policy import invoices as policy
 from control.policy.invoices import InvoiceLine
 from control.policy.issuers import Issuer, Party
 from control.policy.months import Month
 from control.policy.prices import PriceBook
+from storage.access import enterprises, organizations
 from storage.access.organizations import Organization
 from storage.billing import credit_ledger, customers, invoices
+from storage.billing.credit_ledger import Used
 from storage.billing.invoices import Invoice
-from storage.billing.whose import Whose
 from storage.database import now
 from storage.events import audit
 
@@ -27,10 +28,21 @@ REFUNDED: Final = "credit_note.refunded.v1"
 
 @dataclass(frozen=True)
 class Draft:
-    """What was used in a month so far, before credits and tax; `micro_cents` is exact."""
+    """What an organization is to pay for a month so far, before credits and tax; exact.
+
+    `org_ids` are those whose usage it is, its own first.
+    """
 
     lines: list[InvoiceLine]
-    micro_cents: int
+    org_ids: list[str]
+
+    @property
+    def micro_cents(self) -> int:
+        return sum(line.micro_cents for line in self.lines)
+
+    def cents_of(self, org_id: str) -> int:
+        """Of one of several organizations."""
+        return policy.subtotal(line for line in self.lines if line.org_id == org_id)
 
     @property
     def subtotal_cents(self) -> int:
@@ -40,8 +52,12 @@ class Draft:
 def draft(db: Session, book: PriceBook, org_id: str, month: Month) -> Draft:
     """Reads only; of a month that is over it is always the same."""
     until = min(now(db), month.end)
-    tally = charges.tally(db, book, Whose(org_id=org_id), month, until)
-    return Draft(policy.lines(tally.lines), tally.micro_cents)
+    parts = consolidating.parts(db, book, org_id, month, until)
+    if len(parts) == 1:
+        return Draft(policy.lines(parts[org_id]), [org_id])
+    names = organizations.names_of(db, parts.keys())
+    found = [line for one in parts for line in policy.lines(parts[one], (one, names[one]))]
+    return Draft(found, list(parts))
 
 
 def finalize(
@@ -57,7 +73,7 @@ def finalize(
     invoice_id, at = invoices.new_id(), now(db)
     customer = customer_of(db, issuer, org)
     currency = book.currency
-    used = credit_ledger.use(db, org.id, invoice_id, subtotal, currency=currency, until=month.end)
+    used = _use_credits(db, org.id, invoice_id, drafted, currency, month)
     net -= (credited := sum(one.amount_cents for one in used))
     tax = policy.tax(issuer, customer)
     total = net + tax.cents(net)
@@ -88,6 +104,20 @@ def finalize(
     return made
 
 
+def _use_credits(
+    db: Session, org_id: str, invoice_id: str, drafted: Draft, currency: str, month: Month
+) -> list[Used]:
+    """Of each subsidiary for what it used itself, and then of whoever pays for all that is left."""
+    left, used = drafted.subtotal_cents, list[Used]()
+    own_last = [*sorted(one for one in drafted.org_ids if one != org_id), org_id]
+    for each in own_last:
+        cents = left if each == org_id else drafted.cents_of(each)
+        taken = credit_ledger.use(db, each, invoice_id, cents, currency=currency, until=month.end)
+        left -= sum(one.amount_cents for one in taken)
+        used += taken
+    return used
+
+
 def pay(db: Session, number_or_id: str) -> Invoice:
     """That what is due of it was paid; of a credit note, that it was paid back.
 
@@ -104,10 +134,14 @@ def pay(db: Session, number_or_id: str) -> Invoice:
 
 
 def customer_of(db: Session, issuer: Issuer, org: Organization) -> Party:
-    """As the operator has described it, or by its name, in the issuer's country."""
-    return Party(
-        **{"name": org.name, "country": issuer.party.country, **customers.details_of(db, org.id)}
-    )
+    """As the operator has described it, or by its name, in the issuer's country.
+
+    Invoices of an enterprise go to the address of its terms.
+    """
+    enterprise = enterprises.find(db, org.id)
+    email = "" if enterprise is None else enterprise.billing_email or ""
+    known = {"name": org.name, "country": issuer.party.country, "email": email}
+    return Party(**{**known, **customers.details_of(db, org.id)})
 
 
 def tell(db: Session, invoice: Invoice, action: str, kind: str) -> None:

@@ -1,15 +1,14 @@
 """What an invoice says: its lines, each rounded once, what credits leave of them, and the tax."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
 
 from control.policy import rating
 from control.policy.issuers import EU, Issuer, Party
 from control.policy.prices import nearest_cents
-from control.policy.rating import Charge, LineKey
+from control.policy.rating import Charge
 from control.policy.sizes import GB
 
 FINAL_AFTER: Final = timedelta(days=2)
@@ -41,6 +40,8 @@ class InvoiceLine:
     quantity: int
     micro_cents: int
     amount_cents: int
+    org_id: str | None = None
+    """Of an invoice for several organizations, whose it is."""
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -59,20 +60,27 @@ class Tax:
         return (2 * net_cents * self.rate + PERCENT) // (2 * PERCENT)
 
 
-def lines(charges: Mapping[LineKey, Charge]) -> list[InvoiceLine]:
-    """One for each metric that costs anything: all of the month, whosever instances it was."""
-    sums: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
-    for key, charge in charges.items():
-        sums[key.metric][0] += charge.quantity
-        sums[key.metric][1] += charge.micro_cents
-    return [_line(metric, *sums[metric]) for metric in _SHOWN if sums[metric][1]]
+def lines(sums: Mapping[str, Charge], of: tuple[str, str] | None = None) -> list[InvoiceLine]:
+    """One for each metric that costs anything: all of the month, whosever instances it was.
+
+    `of` is the id and the name of an organization, where the invoice is for several.
+    """
+    return [_line(metric, sums[metric], of) for metric in _SHOWN if _costs(sums, metric)]
 
 
-def _line(metric: str, quantity: int, micro_cents: int) -> InvoiceLine:
+def _costs(sums: Mapping[str, Charge], metric: str) -> bool:
+    return metric in sums and sums[metric].micro_cents != 0
+
+
+def _line(metric: str, charge: Charge, of: tuple[str, str] | None) -> InvoiceLine:
     name, units, shown = _SHOWN[metric]
-    hundredths = (200 * quantity + units) // (2 * units)
+    hundredths = (200 * charge.quantity + units) // (2 * units)
     description = f"{name}: {hundredths // 100:,}.{hundredths % 100:02} {shown}"
-    return InvoiceLine(metric, description, quantity, micro_cents, nearest_cents(micro_cents))
+    cents = nearest_cents(charge.micro_cents)
+    told = metric, description, charge.quantity, charge.micro_cents, cents
+    if of is None:
+        return InvoiceLine(*told)
+    return replace(InvoiceLine(*told), description=f"{of[1]}: {description}", org_id=of[0])
 
 
 def subtotal(of: Iterable[InvoiceLine]) -> int:

