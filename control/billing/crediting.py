@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from control.billing import invoicing
 from control.billing.invoicing import Draft
 from control.policy import credit_notes
-from control.policy.credit_notes import Left, Sums
+from control.policy.credit_notes import Left, NoteSums
 from control.policy.invoices import Tax
 from control.policy.issuers import Issuer
 from control.policy.months import month_named
@@ -126,5 +126,5 @@ def _note(db: Session, issuer: Issuer, invoice: Invoice, ask: Ask, reason: str) 
 _TAXED: Final = ("tax_category", "tax_rate", "tax_reason")
 
 
-def _sums(*of: Invoice) -> Sums:
-    return Sums(sum(one.subtotal_cents for one in of), sum(one.credits_cents for one in of))
+def _sums(*of: Invoice) -> NoteSums:
+    return NoteSums(sum(one.subtotal_cents for one in of), sum(one.credits_cents for one in of))

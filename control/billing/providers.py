@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from control.settings import ControlSettings
-
 
 class ProviderRefused(Exception):  # noqa: N818 -- a fact about what was asked
     """The message is the provider's, for the operator."""
@@ -52,12 +50,3 @@ class PaymentProvider(Protocol):
 
     def settle(self, provider_invoice_id: str, key: str) -> None:
         """It was paid elsewhere."""
-
-
-def provider_of(settings: ControlSettings) -> PaymentProvider | None:
-    """None where the operator has set none: then nobody is charged."""
-    if settings.stripe is None:
-        return None
-    from control.billing.stripe_provider import StripeProvider  # noqa: PLC0415 -- slow to import
-
-    return StripeProvider(settings.stripe)

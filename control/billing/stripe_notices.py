@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
 
 from control.billing.collecting import HEARD, Notice
 from control.policy.payments import StripeAccount
@@ -38,10 +38,11 @@ def read(event: Mapping[str, Any]) -> Notice | None:
     ours = metadata.get("invoice_id") if isinstance(metadata, Mapping) else None
     theirs, cents, currency = of.get("id"), of.get("amount_paid", 0), of.get("currency")
     is_whole = type(cents) is int and 0 <= cents <= _CENTS_MAX
-    if not (_is(_INVOICE, ours) and _is(_THEIRS, theirs) and _is(_CURRENCY, currency) and is_whole):
+    told = theirs, ours, currency
+    if not is_whole or not all(map(_is, (_THEIRS, _INVOICE, _CURRENCY), told)):
         return None
-    return Notice(kind, theirs, ours, cents, currency.upper())
+    return Notice(kind, str(theirs), str(ours), cents, str(currency).upper())
 
 
-def _is(pattern: re.Pattern[str], value: object) -> TypeGuard[str]:
+def _is(pattern: re.Pattern[str], value: object) -> bool:
     return isinstance(value, str) and pattern.fullmatch(value) is not None

@@ -6,7 +6,6 @@ Imported only where an account is set.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import Any, Final
 
 import stripe
@@ -16,7 +15,6 @@ from control.billing.providers import ProviderRefused, Wanted
 from control.policy.payments import StripeAccount
 
 TIMEOUT_S: Final = 20
-_LEAST: Final = timedelta(days=1)
 
 
 class StripeProvider:

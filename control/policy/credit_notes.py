@@ -16,7 +16,7 @@ class NotCredited(ValueError):  # noqa: N818 -- a fact about what was asked
 
 
 @dataclass(frozen=True)
-class Sums:
+class NoteSums:
     """Of an invoice, or of credit notes: before credits and tax, and what credits paid of it."""
 
     subtotal_cents: int
@@ -42,7 +42,12 @@ class Correction:
 
 
 def correct(
-    lines: Lines, noted: Sequence[Lines], of: Sums, before: Sums, tax: Tax, asked: Mapping[int, int]
+    lines: Lines,
+    noted: Sequence[Lines],
+    of: NoteSums,
+    before: NoteSums,
+    tax: Tax,
+    asked: Mapping[int, int],
 ) -> Correction:
     """Of an invoice with these lines, whose notes have `noted` lines and, together, `before`.
 

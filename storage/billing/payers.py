@@ -14,7 +14,6 @@ from storage import identifiers, tenancy
 from storage.columns import Owned, Record
 
 _LASTS: Final = text("until IS NULL")
-_WHY: Final = "a parent pays for its subsidiaries, which are other organizations"
 
 
 class PayerSpan(Owned, Record):
@@ -40,7 +39,7 @@ class PayerSpan(Owned, Record):
     until: Mapped[datetime | None]
 
 
-class Part(NamedTuple):
+class PaidTime(NamedTuple):
     """A time in which somebody else paid for the organization."""
 
     org_id: str
@@ -50,7 +49,7 @@ class Part(NamedTuple):
 
 def begin(db: Session, org_ids: Collection[str], payer_id: str, hour: datetime) -> None:
     """From that hour on."""
-    with tenancy.across(db, _WHY):
+    with tenancy.across(db, "a parent begins to pay for its subsidiaries"):
         for org_id in org_ids:
             span_id = identifiers.new("pay_")
             db.add(PayerSpan(id=span_id, org_id=org_id, payer_id=payer_id, since=hour))
@@ -60,7 +59,7 @@ def begin(db: Session, org_ids: Collection[str], payer_id: str, hour: datetime) 
 def end(db: Session, org_ids: Collection[str], hour: datetime) -> None:
     """From that hour on each pays for itself, or somebody else does."""
     lasting = update(PayerSpan).where(PayerSpan.org_id.in_(org_ids), PayerSpan.until.is_(None))
-    with tenancy.across(db, _WHY):
+    with tenancy.across(db, "a parent pays for its subsidiaries no more"):
         db.flush()
         db.execute(lasting.values(until=hour))
 
@@ -71,19 +70,19 @@ def is_paid_for(db: Session, org_id: str) -> bool:
     return db.scalar(rows) is not None
 
 
-def of_org(db: Session, org_id: str, since: datetime, until: datetime) -> list[Part]:
+def of_org(db: Session, org_id: str, since: datetime, until: datetime) -> list[PaidTime]:
     """For workers: when others paid for the organization within a time, oldest first."""
     return _within(db, PayerSpan.org_id == org_id, since, until)
 
 
-def of_payer(db: Session, payer_id: str, since: datetime, until: datetime) -> list[Part]:
+def of_payer(db: Session, payer_id: str, since: datetime, until: datetime) -> list[PaidTime]:
     """For workers: for whom the organization paid within a time, by organization and age."""
     return _within(db, PayerSpan.payer_id == payer_id, since, until)
 
 
 def _within(
     db: Session, whose: ColumnElement[bool], since: datetime, until: datetime
-) -> list[Part]:
+) -> list[PaidTime]:
     rows = select(PayerSpan).where(
         whose,
         PayerSpan.since < until,
@@ -91,6 +90,6 @@ def _within(
     )
     found = db.scalars(rows.order_by(PayerSpan.org_id, PayerSpan.since, PayerSpan.id))
     parts = [
-        Part(one.org_id, max(one.since, since), min(one.until or until, until)) for one in found
+        PaidTime(one.org_id, max(one.since, since), min(one.until or until, until)) for one in found
     ]
     return [part for part in parts if part.since < part.until]

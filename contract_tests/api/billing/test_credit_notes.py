@@ -14,7 +14,7 @@ from contract_tests import written
 from contract_tests.api.conftest import MakeHouse
 from contract_tests.api.harness import House, Tenant
 from control.policy import credit_notes as policy
-from control.policy.credit_notes import NotCredited, Sums
+from control.policy.credit_notes import NotCredited, NoteSums
 from control.policy.invoices import PERCENT, Tax
 from control.policy.months import Month
 from control.policy.prices import nearest_cents
@@ -275,12 +275,12 @@ def test_notes_add_up_to_the_invoice(
     amounts: list[int], paid_percent: int, rate: int, data: st.DataObject
 ) -> None:
     """However it is credited: to the cent with tax, and to the micro-cent by line."""
-    lines = [
+    lines: list[dict[str, Any]] = [
         {"description": "x", "quantity": 7, "micro_cents": one, "amount_cents": nearest_cents(one)}
         for one in amounts
     ]
     subtotal = sum(line["amount_cents"] for line in lines)
-    of, tax = Sums(subtotal, subtotal * paid_percent // 100), Tax("S", rate, None)
+    of, tax = NoteSums(subtotal, subtotal * paid_percent // 100), Tax("S", rate, None)
     noted: list[list[dict[str, Any]]] = []
     made: list[policy.Correction] = []
     left = policy.left_of(lines, noted)
@@ -300,7 +300,7 @@ def test_notes_add_up_to_the_invoice(
             assert not 0 < cents <= most
             continue
         assert sum(asked.values()) == cents or len(made) > 5
-        before = Sums(
+        before = NoteSums(
             sum(one.subtotal_cents for one in made), sum(one.credits_cents for one in made)
         )
         note = policy.correct(lines, noted, of, before, tax, asked)

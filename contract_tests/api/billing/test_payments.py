@@ -349,16 +349,16 @@ def test_the_account_is_read_from_files(tmp_path: Path) -> None:
     key.write_text("sk_live_abc\n")
     secret.write_text("whsec_abc\n")
     both = {"stripe_api_key_file": str(key), "stripe_webhook_secret_file": str(secret)}
-    found = stripe_of(PaymentSettings(**both), "EUR")  # type: ignore[arg-type]
+    found = stripe_of(PaymentSettings.model_validate(both), "EUR")
     assert found is not None
     assert (found.api_key, found.webhook_secret) == ("sk_live_abc", "whsec_abc")
     assert "abc" not in repr(found)
-    assert stripe_of(PaymentSettings(), "EUR") is None
+    assert stripe_of(PaymentSettings.model_validate({}), "EUR") is None
     for given in both.items():
         with pytest.raises(SettingsError, match="set both"):
-            stripe_of(PaymentSettings(**dict([given])), "EUR")  # type: ignore[arg-type]
+            stripe_of(PaymentSettings.model_validate(dict([given])), "EUR")
     with pytest.raises(SettingsError, match="JPY"):
-        stripe_of(PaymentSettings(**both), "JPY")  # type: ignore[arg-type]
+        stripe_of(PaymentSettings.model_validate(both), "JPY")
     with pytest.raises(ValueError, match="begins with sk_ or rk_") as refused:
-        PaymentSettings(stripe_api_key_file=str(secret))
+        PaymentSettings.model_validate({"stripe_api_key_file": str(secret)})
     assert "whsec_abc" not in str(refused.value)

@@ -13,7 +13,7 @@ import saxonche
 from contract_tests.invoicing import SELLER
 from control.billing import einvoices, invoice_pdf
 from control.policy import credit_notes
-from control.policy.credit_notes import Sums
+from control.policy.credit_notes import NoteSums
 from control.policy.invoices import PERCENT, Tax, lines, subtotal, tax
 from control.policy.issuers import Issuer, IssuerInvalid, Party, read
 from control.policy.prices import MICRO_CENTS
@@ -92,9 +92,12 @@ def test_the_standard_accepts_it(schematron: Any, who: str, credited: int) -> No
 
 def credit_note(of: Invoice, cents: int, *, refund: bool = False) -> Invoice:
     left = credit_notes.left_of(of.lines, [])
-    sums, tax = Sums(of.subtotal_cents, of.credits_cents), Tax(of.tax_category, of.tax_rate, None)
+    sums, tax = (
+        NoteSums(of.subtotal_cents, of.credits_cents),
+        Tax(of.tax_category, of.tax_rate, None),
+    )
     asked = credit_notes.spread(left, cents)
-    made = credit_notes.correct(of.lines, [], sums, Sums(0, 0), tax, asked)
+    made = credit_notes.correct(of.lines, [], sums, NoteSums(0, 0), tax, asked)
     kept = {column.key: getattr(of, column.key) for column in Invoice.__mapper__.column_attrs}
     told = {name: value for name, value in vars(made).items() if name in kept}
     own = {"kind": "credit_note", "number": "CN2026-000001", "reason": "for the <outage>"}

@@ -11,8 +11,9 @@ from typing import Any, Final
 from sqlalchemy.orm import Session
 
 from control.billing import collecting, invoicing
+from control.billing.chosen_provider import provider_of
 from control.billing.collecting import Notice
-from control.billing.providers import PaymentProvider, ProviderRefused, provider_of
+from control.billing.providers import PaymentProvider, ProviderRefused
 from control.settings import ControlSettings
 from control.work import GiveUp, Operation, enqueue, workflow
 from control.workflows.billing import documents
