@@ -59,7 +59,10 @@ def invalid(message: str) -> Refused:
 
 @dataclass
 class LoopbackStripe:
-    """`broken` is how many of the next requests are done, but not answered."""
+    """`broken` is how many of the next requests are done, but not answered.
+
+    It is `down` once it has done something at the path `down_after`.
+    """
 
     url: str = ""
     asked: list[Asked] = field(default_factory=list)
@@ -68,6 +71,7 @@ class LoopbackStripe:
     credit_notes: list[Form] = field(default_factory=list)
     broken: int = 0
     down: bool = False
+    down_after: str = ""
     _done: dict[str, tuple[Asked, dict[str, Any]]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -82,6 +86,10 @@ class LoopbackStripe:
     def one(self) -> dict[str, Any]:
         (found,) = self.invoices.values()
         return found
+
+    def forget(self) -> None:
+        """The keys, as after a day."""
+        self._done.clear()
 
     def answer(self, asked: Asked, bearer: str | None) -> dict[str, Any]:
         with self._lock:
@@ -101,6 +109,7 @@ class LoopbackStripe:
                 return told
             told = self._do(asked)
             self._done[asked.key] = asked, dict(told)
+            self.down = asked.path == self.down_after
             return told
 
     def _do(self, asked: Asked) -> dict[str, Any]:

@@ -76,6 +76,20 @@ def billing_pay(invoice: Number, home: Home = None) -> None:
     typer.echo(told)
 
 
+def billing_collect(invoice: Number, home: Home = None) -> None:
+    """Collect an open invoice with the payment provider, where that was given up or not begun.
+
+    Safe to repeat: it is asked for once.
+
+    Example: menagerie billing collect INV2026-000017
+    """
+    with deciding("billing collect", home) as services:
+        from menagerie import invoice_books  # noqa: PLC0415 -- as above
+
+        told = invoice_books.collect(services, invoice)
+    typer.echo(told)
+
+
 def billing_void(
     invoice: Number,
     reason: Annotated[str, typer.Option(help="Why; the customer reads it.")],
@@ -168,6 +182,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "billing show": billing_show,
     "billing export": billing_export,
     "billing pay": billing_pay,
+    "billing collect": billing_collect,
     "billing void": billing_void,
     "billing credit-note": billing_credit_note,
     "billing reissue": billing_reissue,

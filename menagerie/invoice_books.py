@@ -91,6 +91,13 @@ def pay(services: Services, number_or_id: str) -> str:
         return f"{paid.number}: {amount(paid.paid_cents, paid.currency)} paid{back}"
 
 
+def collect(services: Services, number_or_id: str) -> str:
+    with services.database.write() as db:
+        invoice = payments.resume(db, services.settings, number_or_id)
+        due = amount(invoice.due_cents, invoice.currency)
+        return f"{invoice.number}: {due} are collected with the payment provider"
+
+
 def set_customer(services: Services, org_id: str, given: dict[str, str]) -> str:
     """Raises SettingsError with what is wrong with a value."""
     wrong = [f"--{name.replace('_', '-')} {why}" for name in given if (why := _fault(name, given))]

@@ -65,7 +65,8 @@ def choose_payer(call: OrgCall, known: EnterpriseOrg, body: Mapping[str, Any]) -
     chosen = body.get("consolidated_invoice", known.consolidated_invoice)
     if chosen == known.consolidated_invoice:
         return
-    ids = enterprises.ids(call.db, known.org_id)
+    # Held: whoever is detached at the same time would be paid for without end.
+    ids = enterprises.hold_ids(call.db, known.org_id)
     if chosen:
         payers.begin(call.db, ids, known.org_id, hour_of(call.now))
     else:

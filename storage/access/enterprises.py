@@ -105,6 +105,13 @@ def ids(db: Session, parent_id: str) -> list[str]:
         return list(db.scalars(rows))
 
 
+def hold_ids(db: Session, parent_id: str) -> list[str]:
+    """As `ids`; none of them is detached until the commit."""
+    rows = select(EnterpriseOrg.org_id).where(EnterpriseOrg.parent_id == parent_id)
+    with tenancy.across(db, "a parent knows its subsidiaries"):
+        return list(db.scalars(rows.order_by(EnterpriseOrg.org_id).with_for_update()))
+
+
 def page(db: Session, parent_id: str, *, limit: int, after: str | None) -> Page[Subsidiary]:
     """The subsidiaries, the newest organizations first."""
     shown = EnterpriseOrg.org_id, Organization.name, Organization.status, EnterpriseOrg.created_at

@@ -18,12 +18,13 @@ from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import is_problem
 from contract_tests.stripe_account import LoopbackStripe
 from control.policy.months import Month
-from menagerie import credit_notes, invoice_books
+from menagerie import credit_grants, credit_notes, invoice_books
 from menagerie.errors import SettingsError
 from menagerie.payment_settings import PaymentSettings, stripe_of
 from storage.billing import invoices
 from storage.billing.invoices import Invoice
 from storage.billing.payments import InvoicePayment, PaymentNotice
+from storage.errors import StateConflict
 
 PATH = "/v1/payments/stripe"
 
@@ -316,6 +317,21 @@ def test_what_was_paid_there_is_paid_back_there(
     assert kinds(house, tenant)[-1] == "credit_note.refunded.v1"
 
 
+def test_what_credits_have_paid_is_not_charged(
+    own_house: House, tenant: Tenant, month: Month, stripe: LoopbackStripe
+) -> None:
+    """All that was to be paid is credited: nothing is owed, and nobody has paid elsewhere."""
+    house = own_house
+    credit_grants.grant(house.services, tenant.org_id, "5", reason="so", months=1, reference=None)
+    billing.billed(house, month)
+    of = billing.invoice_of(house, tenant, month)
+    credit_notes.credit(house.services, of.id, [], "95", "so")
+    house.settle()
+    found, payment = now_of(house, of)
+    assert (found.status, found.paid_cents) == ("paid", 0)
+    assert (stripe.one["status"], payment.ended) == ("void", "void")
+
+
 def test_what_was_paid_elsewhere_is_not_charged(
     own_house: House, stripe: LoopbackStripe, invoice: Invoice
 ) -> None:
@@ -342,6 +358,40 @@ def test_nothing_is_charged_without_an_account(
     credit_notes.credit(house.services, of.id, [], "10", "so")
     house.settle()
     assert stripe.asked == []
+    # But when the operator asks for it; once.
+    for _ in range(2):
+        assert "107.10" in invoice_books.collect(house.services, of.number)
+        house.settle()
+    assert (stripe.one["total"], len(stripe.invoices)) == (10_710, 1)
+    invoice_books.pay(house.services, of.number)
+    with pytest.raises(StateConflict, match="nothing is to be paid"):
+        invoice_books.collect(house.services, of.number)
+    object.__setattr__(house.services, "settings", replace(with_account, stripe=None))
+    with pytest.raises(StateConflict, match="stripe_api_key_file"):
+        invoice_books.collect(house.services, of.number)
+
+
+def test_what_is_given_up_goes_on_where_it_ended(
+    own_house: House, tenant: Tenant, month: Month, stripe: LoopbackStripe
+) -> None:
+    """Though Stripe has forgotten the keys by then: no second customer, invoice or item."""
+    house = own_house
+    stripe.down_after = "/v1/invoices"
+    billing.month_ends(house, month)
+    invoice_books.run(house.services)
+    house.turns(12)
+    assert (stripe.one["status"], stripe.down) == ("draft", True)
+    house.pass_time(21 * 3600)
+    house.settle()
+    of = billing.invoice_of(house, tenant, month)
+    assert now_of(house, of)[1].problem is not None
+    stripe.down, stripe.down_after = False, ""
+    stripe.forget()
+    invoice_books.collect(house.services, of.number)
+    house.settle()
+    assert len(stripe.customers) == len(stripe.invoices) == 1
+    assert (stripe.one["status"], stripe.one["total"]) == ("open", 11_900)
+    assert now_of(house, of)[1].problem is None
 
 
 def test_the_account_is_read_from_files(tmp_path: Path) -> None:

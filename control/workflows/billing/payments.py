@@ -21,6 +21,7 @@ from storage.billing import invoices, payments
 from storage.billing.invoices import Invoice
 from storage.billing.payments import InvoicePayment
 from storage.database import Database
+from storage.errors import StateConflict
 
 _KEYS_KEPT_S: Final = 20 * 3600
 """A provider does the same thing again where it has forgotten its key, as Stripe does in a day."""
@@ -73,6 +74,20 @@ def pursue(
         return
     args = {"org_id": invoice.org_id, "invoice_id": invoice.id}
     enqueue(db, collect, _lane(invoice.id), args)
+
+
+def resume(db: Session, settings: ControlSettings, number_or_id: str) -> Invoice:
+    """Have an open invoice collected, also one that was made without a provider, or given up.
+
+    Raises RecordNotFound, and StateConflict where nothing is to be collected.
+    """
+    invoice = invoices.hold(db, number_or_id)
+    if settings.stripe is None:
+        raise StateConflict("no payment provider is set (stripe_api_key_file)")
+    if invoice.is_credit_note or not invoice.due_cents:
+        raise StateConflict(f"nothing is to be paid for {invoice.number}")
+    pursue(db, settings, invoice, is_new=payments.of_invoice(db, invoice.id) is None)
+    return invoice
 
 
 @workflow("payments.hear", deadline_s=86_400)
@@ -130,6 +145,8 @@ def _correct(
     """The provider asks for what is due by now, or for nothing."""
     of, asked = str(payment.provider_invoice_id), payment.asked_cents
     ended = {"void": "void", "paid": "elsewhere"}.get(invoice.status)
+    if ended == "elsewhere" and not invoice.paid_cents:
+        ended = "void"  # what was left of it has been paid by credits
     if ended == "void":
         op.step("void", lambda: provider.void(of, f"{invoice.id}:void"))
     elif ended == "elsewhere":
