@@ -4,7 +4,6 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -19,8 +18,6 @@ from contract_tests.api.rows import is_problem
 from contract_tests.stripe_account import LoopbackStripe
 from control.policy.months import Month
 from menagerie import credit_grants, credit_notes, invoice_books
-from menagerie.errors import SettingsError
-from menagerie.payment_settings import PaymentSettings, stripe_of
 from storage.billing import invoices
 from storage.billing.invoices import Invoice
 from storage.billing.payments import InvoicePayment, PaymentNotice
@@ -392,23 +389,3 @@ def test_what_is_given_up_goes_on_where_it_ended(
     assert len(stripe.customers) == len(stripe.invoices) == 1
     assert (stripe.one["status"], stripe.one["total"]) == ("open", 11_900)
     assert now_of(house, of)[1].problem is None
-
-
-def test_the_account_is_read_from_files(tmp_path: Path) -> None:
-    key, secret = tmp_path / "key", tmp_path / "secret"
-    key.write_text("sk_live_abc\n")
-    secret.write_text("whsec_abc\n")
-    both = {"stripe_api_key_file": str(key), "stripe_webhook_secret_file": str(secret)}
-    found = stripe_of(PaymentSettings.model_validate(both), "EUR")
-    assert found is not None
-    assert (found.api_key, found.webhook_secret) == ("sk_live_abc", "whsec_abc")
-    assert "abc" not in repr(found)
-    assert stripe_of(PaymentSettings.model_validate({}), "EUR") is None
-    for given in both.items():
-        with pytest.raises(SettingsError, match="set both"):
-            stripe_of(PaymentSettings.model_validate(dict([given])), "EUR")
-    with pytest.raises(SettingsError, match="JPY"):
-        stripe_of(PaymentSettings.model_validate(both), "JPY")
-    with pytest.raises(ValueError, match="begins with sk_ or rk_") as refused:
-        PaymentSettings.model_validate({"stripe_api_key_file": str(secret)})
-    assert "whsec_abc" not in str(refused.value)
