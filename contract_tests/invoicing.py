@@ -55,8 +55,9 @@ def billed(house: House, month: Month) -> str:
 
 
 def find(db: Session, org_id: str, month: Month) -> Invoice | None:
+    """The first one of the month."""
     rows = select(Invoice).where(Invoice.org_id == org_id, Invoice.month == month.name)
-    return db.scalars(rows).one_or_none()
+    return db.scalars(rows.order_by(Invoice.id).limit(1)).one_or_none()
 
 
 def invoice_of(house: House, tenant: Tenant, month: Month) -> Invoice:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from control.policy.agreements import Agreement, template
 from control.policy.issuers import Issuer
+from control.policy.payments import StripeAccount
 from control.policy.placement import Overcommit
 from control.policy.price_lists import packaged
 from control.policy.prices import PriceBook
@@ -89,6 +90,8 @@ class ControlSettings:
     prices: PriceBook = field(default_factory=packaged)
     # Without one, no invoices are made.
     issuer: Issuer | None = None
+    # Without one, no invoice is collected, and nobody charged.
+    stripe: StripeAccount | None = None
     # Public keys (PEM) of those who may report leaked API keys, by their identifiers.
     leak_report_keys: Mapping[str, str] = field(default_factory=dict)
     # CIDRs whose X-Forwarded-For is believed.

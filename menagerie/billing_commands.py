@@ -1,4 +1,4 @@
-"""The operator's commands for invoices: make them, look at them, export them, note payments."""
+"""The operator's commands for invoices: make, look at, export and correct them, note payments."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def billing_export(
 
 
 def billing_pay(invoice: Number, home: Home = None) -> None:
-    """Note that an invoice was paid.
+    """Note that an invoice was paid, or a credit note paid back.
 
     Example: menagerie billing pay INV2026-000017
     """
@@ -76,19 +76,77 @@ def billing_pay(invoice: Number, home: Home = None) -> None:
     typer.echo(told)
 
 
+def billing_collect(invoice: Number, home: Home = None) -> None:
+    """Collect an open invoice with the payment provider, where that was given up or not begun.
+
+    Safe to repeat: it is asked for once.
+
+    Example: menagerie billing collect INV2026-000017
+    """
+    with deciding("billing collect", home) as services:
+        from menagerie import invoice_books  # noqa: PLC0415 -- as above
+
+        told = invoice_books.collect(services, invoice)
+    typer.echo(told)
+
+
 def billing_void(
     invoice: Number,
-    reason: Annotated[str, typer.Option(help="Why; kept with the invoice.")],
+    reason: Annotated[str, typer.Option(help="Why; the customer reads it.")],
     home: Home = None,
 ) -> None:
-    """Void an invoice that is not paid. The credits that it used are given back.
+    """Replace an invoice that is not paid: credit all of it, and invoice its month again.
+
+    The new invoice names the customer as it is described now (menagerie billing customer).
+    Whoever is not to pay for the month at all gets a credit note only.
 
     Example: menagerie billing void INV2026-000017 --reason "billed to the wrong company"
     """
     with deciding("billing void", home) as services:
-        from menagerie import invoice_books  # noqa: PLC0415 -- as above
+        from menagerie import credit_notes  # noqa: PLC0415 -- as above
 
-        told = invoice_books.void(services, invoice, reason)
+        told = credit_notes.void(services, invoice, reason)
+    typer.echo(told)
+
+
+def billing_credit_note(
+    invoice: Number,
+    reason: Annotated[str, typer.Option(help="Why; the customer reads it.")],
+    line: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NUMBER[=AMOUNT]",
+            help="A line of the invoice, counted from 1, and how much of it. Can be repeated.",
+        ),
+    ] = None,
+    amount: Annotated[
+        str | None,
+        typer.Option(metavar="AMOUNT", help="How much of the invoice, spread over its lines."),
+    ] = None,
+    home: Home = None,
+) -> None:
+    """Correct an invoice with a credit note. Amounts are before tax, which is reversed too.
+
+    Without --line and --amount, all that is left of the invoice is credited.
+
+    Example: menagerie billing credit-note INV2026-000017 --line 2=12.50 --reason "the outage"
+    """
+    with deciding("billing credit-note", home) as services:
+        from menagerie import credit_notes  # noqa: PLC0415 -- as above
+
+        told = credit_notes.credit(services, invoice, line or [], amount, reason)
+    typer.echo(told)
+
+
+def billing_reissue(invoice: Number, home: Home = None) -> None:
+    """Invoice a month again, once all of its invoice is credited.
+
+    Example: menagerie billing reissue INV2026-000017
+    """
+    with deciding("billing reissue", home) as services:
+        from menagerie import credit_notes  # noqa: PLC0415 -- as above
+
+        told = credit_notes.reissue(services, invoice)
     typer.echo(told)
 
 
@@ -124,6 +182,9 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "billing show": billing_show,
     "billing export": billing_export,
     "billing pay": billing_pay,
+    "billing collect": billing_collect,
     "billing void": billing_void,
+    "billing credit-note": billing_credit_note,
+    "billing reissue": billing_reissue,
     "billing customer": billing_customer,
 }

@@ -36,6 +36,7 @@ from menagerie import account_pages, audit_logs, contract, keys
 from menagerie.account_pages import AccountPages
 from menagerie.errors import SettingsError
 from menagerie.mail import folder_in
+from menagerie.payment_settings import stripe_of
 from menagerie.settings import Settings
 from menagerie.sso_settings import SsoSettings
 from menagerie.webhook_settings import WebhookSettings
@@ -110,7 +111,9 @@ def build_services(settings: Settings) -> Services:
 def _of_areas(settings: Settings) -> dict[str, Any]:
     names = (*WebhookSettings.model_fields, *SsoSettings.model_fields)
     told = {name: getattr(settings, name) for name in names}
-    return {**told, "prices": _prices(settings), "issuer": _issuer(settings.invoice_issuer)}
+    issuer, prices = _issuer(settings.invoice_issuer), _prices(settings)
+    stripe = stripe_of(settings, prices.currency)
+    return {**told, "prices": prices, "issuer": issuer, "stripe": stripe}
 
 
 def _prices(settings: Settings) -> PriceBook:

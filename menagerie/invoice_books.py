@@ -15,10 +15,11 @@ from control.policy.months import Month, month_named
 from control.policy.prices import amount
 from control.services import Services
 from control.workflows.billing import invoices as work
-from menagerie.credit_grants import text_of
+from control.workflows.billing import payments
 from menagerie.errors import SettingsError
 from storage.access import organizations
 from storage.billing import customers, invoices
+from storage.billing import payments as payment_rows
 from storage.billing.invoices import Invoice
 from storage.events import audit
 
@@ -45,22 +46,28 @@ def run(services: Services) -> str:
 
 
 def listed(services: Services, month: str) -> list[dict[str, Any]]:
+    found = list(of_month(services, _named(month)))
     with services.database.read() as db:
         moment = services.database.now(db)
+        problems = payment_rows.problems(db, [one.id for one in found])
     return [
         {
             "id": one.id,
+            "kind": one.kind,
             "number": one.number,
+            "corrects": one.corrects and one.corrects["number"],
             "org_id": one.org_id,
             "status": one.status_at(moment),
             "subtotal_cents": one.subtotal_cents,
             "credits_cents": one.credits_cents,
             "tax_cents": one.tax_cents,
             "total_cents": one.total_cents,
+            "due_cents": one.due_cents,
             "currency": one.currency,
             "due_at": timestamp(one.due_at),
+            "payment_problem": problems.get(one.id),
         }
-        for one in of_month(services, _named(month))
+        for one in found
     ]
 
 
@@ -79,13 +86,17 @@ def journal_csv(services: Services, month: str) -> str:
 def pay(services: Services, number_or_id: str) -> str:
     with services.database.write() as db:
         paid = invoicing.pay(db, number_or_id)
-        return f"{paid.number}: {amount(paid.total_cents, paid.currency)} paid"
+        if not paid.is_credit_note:
+            payments.pursue(db, services.settings, paid)
+        back = " back" if paid.is_credit_note else ""
+        return f"{paid.number}: {amount(paid.paid_cents, paid.currency)} paid{back}"
 
 
-def void(services: Services, number_or_id: str, reason: str) -> str:
-    reason = text_of("reason", reason)
+def collect(services: Services, number_or_id: str) -> str:
     with services.database.write() as db:
-        return f"{invoicing.void(db, number_or_id, reason).number}: void"
+        invoice = payments.resume(db, services.settings, number_or_id)
+        due = amount(invoice.due_cents, invoice.currency)
+        return f"{invoice.number}: {due} are collected with the payment provider"
 
 
 def set_customer(services: Services, org_id: str, given: dict[str, str]) -> str:

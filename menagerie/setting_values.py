@@ -146,6 +146,23 @@ def check_invoice_issuer(path: Path) -> None:
     _check_file(path, issuers.read)
 
 
+def check_stripe_key(path: Path) -> None:
+    _check_secret(path, ("sk_", "rk_"), "a secret or restricted API key of Stripe")
+
+
+def check_stripe_webhook_secret(path: Path) -> None:
+    _check_secret(path, ("whsec_",), "the signing secret of a webhook at Stripe")
+
+
+def _check_secret(path: Path, begins: tuple[str, ...], name: str) -> None:
+    def read(text: str) -> None:
+        """What is in the file is not repeated."""
+        if not text.strip().startswith(begins) or len(text.split()) != 1:
+            raise ValueError(f"must hold {name}, which begins with {' or '.join(begins)}")
+
+    _check_file(path, read)
+
+
 def checked_file(path: str, check: Callable[[Path], None]) -> str:
     """The whole path of a file that is as it should be; empty where none is named."""
     if not path:

@@ -9,12 +9,18 @@ from menagerie import setting_values
 from menagerie.billing_settings import BillingSettings
 from menagerie.invoice_settings import InvoiceSettings
 from menagerie.monitoring_settings import MonitoringSettings
+from menagerie.payment_settings import PaymentSettings
 from menagerie.sso_settings import SsoSettings
 from menagerie.webhook_settings import WebhookSettings
 
 
 class WorkloadSettings(
-    BillingSettings, InvoiceSettings, SsoSettings, WebhookSettings, MonitoringSettings
+    BillingSettings,
+    InvoiceSettings,
+    PaymentSettings,
+    SsoSettings,
+    WebhookSettings,
+    MonitoringSettings,
 ):
     oidc_issuers: Annotated[tuple[str, ...], NoDecode] = Field(
         ("https://token.actions.githubusercontent.com", "https://gitlab.com"),

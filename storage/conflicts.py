@@ -75,7 +75,7 @@ CONSTRAINTS: Final = {
     "ix_programme_applications_in_force": (
         "programme_applications.org_id, programme_applications.programme"
     ),
-    "uq_invoices_org_id_month": "invoices.org_id, invoices.month",
+    "ix_invoices_in_force": "invoices.org_id, invoices.month",
     "pk_referral_codes": "referral_codes.org_id",
     "uq_referrals_referred_org_id": "referrals.referred_org_id",
     "uq_projects_org_id_slug": "projects.org_id, projects.slug",

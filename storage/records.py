@@ -23,6 +23,8 @@ from storage.billing.invoice_runs import InvoiceRun
 from storage.billing.invoices import Invoice, InvoiceDocument, InvoiceNumber
 from storage.billing.late_corrections import LateCorrection
 from storage.billing.meters import MeteredHour, MeterEntry
+from storage.billing.payers import PayerSpan
+from storage.billing.payments import InvoicePayment, PaymentCustomer, PaymentNotice
 from storage.billing.plan_spans import PlanSpan
 from storage.billing.programmes import ProgrammeApplication
 from storage.billing.referrals import Referral, ReferralCode
@@ -109,6 +111,7 @@ __all__ = [
     "Invoice",
     "InvoiceDocument",
     "InvoiceNumber",
+    "InvoicePayment",
     "InvoiceRun",
     "KeyLeak",
     "LateCorrection",
@@ -121,6 +124,9 @@ __all__ = [
     "OneTimeUrl",
     "Organization",
     "Passkey",
+    "PayerSpan",
+    "PaymentCustomer",
+    "PaymentNotice",
     "PlanSpan",
     "ProgrammeApplication",
     "Project",

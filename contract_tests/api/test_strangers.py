@@ -42,6 +42,7 @@ PUBLIC = {
     "device_logins.exchange",
     "users.create",
     "leak_reports.create",
+    "payments.receive",
     "workload_identities.exchange",
 }
 SECURED = [one for one in OPERATIONS if one.security]

@@ -32,6 +32,7 @@ QUIET = {
     *("usage.egress.v1", "webhook.ping.v1"),
     *("credit.granted.v1", "programme.decided.v1"),
     *("invoice.finalized.v1", "invoice.paid.v1", "invoice.voided.v1"),
+    *("credit_note.finalized.v1", "credit_note.refunded.v1", "invoice.payment_failed.v1"),
 }
 """Those that neither raise nor resolve an alert."""
 ELSEWHERE = {

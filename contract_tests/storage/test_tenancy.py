@@ -23,6 +23,7 @@ NOBODYS = {
     "InvoiceNumber": "counts the invoices of an issuer, for all organizations",
     "InvoiceRun": "says how far the invoices of a month are, for all organizations",
     "OidcIssuer": "publishes keys, which hold for whoever trusts it",
+    "PaymentNotice": "says only that an event of the payment provider was taken",
     "RightChange": "names whose rights, a person's or an organization's",
     "RateWindow": "counts requests of whoever is not known yet",
     "Replay": "its key names whose it is, an address before sign-in",

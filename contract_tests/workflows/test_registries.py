@@ -290,6 +290,8 @@ OTHERS: Final[dict[str, Callable[[Stage], None]]] = {
     "migrations.cancel": of_a_migration("migrations.cancel"),
     "migrations.cutover": of_a_migration("migrations.cutover"),
     "migrations.watch": of_a_migration("migrations.watch"),
+    "payments.collect": of_a_month_of_a_plan("payments.collect"),
+    "payments.hear": of_a_month_of_a_plan("payments.hear"),
     "password_resets.send": of_a_lost_password,
     "metering": by_itself("metering", cell_id="cell_fake"),
     "sso_connections.check": of_an_sso_connection("sso_connections.check"),

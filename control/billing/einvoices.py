@@ -1,4 +1,4 @@
-"""Invoices as the XML of EN 16931, in the syntax of Factur-X (UN/CEFACT CII)."""
+"""Invoices and credit notes as XML of EN 16931, in the syntax of Factur-X (UN/CEFACT CII)."""
 
 from datetime import timedelta
 from typing import Any, Final
@@ -11,6 +11,7 @@ from storage.billing.invoices import Invoice
 
 LEVEL: Final = "en16931"
 _COMMERCIAL_INVOICE: Final = "380"
+_CREDIT_NOTE: Final = "381"
 _DISCOUNT: Final = "95"
 _TRANSFER: Final = "58"
 _UNSPECIFIED: Final = "1"
@@ -30,9 +31,8 @@ def xml_of(invoice: Invoice) -> bytes:
     told: dict[str, Any] = {
         "BT-1": invoice.number,
         "BT-2": invoice.issued_at.date().isoformat(),
-        "BT-3": _COMMERCIAL_INVOICE,
+        "BT-3": _CREDIT_NOTE if invoice.is_credit_note else _COMMERCIAL_INVOICE,
         "BT-5": invoice.currency,
-        "BT-9": invoice.due_at.date().isoformat(),
         "BG-4": {**_identifiers(invoice), **_party(invoice, invoice.issuer)},
         "BG-7": _party(invoice, invoice.customer),
         "BG-23": [_tax(invoice)],
@@ -40,7 +40,7 @@ def xml_of(invoice: Invoice) -> bytes:
         "BT-72": last_day,
         "BT-73": month.begin.date().isoformat(),
         "BT-74": last_day,
-        **_payment(invoice),
+        **(_correction(invoice) if invoice.corrects is not None else _payment(invoice)),
         "BT-106": _amount(invoice.subtotal_cents),
         "BT-109": _amount(invoice.subtotal_cents - invoice.credits_cents),
         "BT-110": _amount(invoice.tax_cents),
@@ -104,10 +104,29 @@ def _identifiers(invoice: Invoice) -> dict[str, Any]:
 
 
 def _payment(invoice: Invoice) -> dict[str, Any]:
-    iban = invoice.issuer["iban"]
+    due, iban = {"BT-9": invoice.due_at.date().isoformat()}, invoice.issuer["iban"]
     if not iban:
-        return {"BT-81": _UNSPECIFIED}
-    return {"BT-81": _TRANSFER, "BT-83": invoice.number, "BT-84": iban}
+        return {**due, "BT-81": _UNSPECIFIED}
+    return {**due, "BT-81": _TRANSFER, "BT-83": invoice.number, "BT-84": iban}
+
+
+def _correction(note: Invoice) -> dict[str, Any]:
+    """Which invoice a credit note corrects, and why; nobody pays to the issuer's account."""
+    corrected = note.corrects or {}
+    return {
+        "BG-1": [{"BT-22": note.reason}],
+        "BG-3": [{"BT-25": corrected["number"], "BT-26": corrected["issued_on"]}],
+        "BT-20": settlement(note),
+        "BT-81": _UNSPECIFIED,
+    }
+
+
+def settlement(note: Invoice) -> str:
+    """What becomes of the amount of a credit note, as a sentence for people."""
+    number = (note.corrects or {})["number"]
+    if note.refund_cents:
+        return f"The amount is paid back, as {number} was paid."
+    return f"The amount is taken off invoice {number}. Nothing is to be paid for this credit note."
 
 
 def _amount(cents: int) -> str:

@@ -23,7 +23,7 @@ def pdf_of(invoice: Invoice) -> bytes:
         "author": invoice.issuer["name"],
         "title": _title(invoice),
         "subject": f"{invoice.number} of {invoice.issued_at:%Y-%m-%d}",
-        "keywords": "invoice, Factur-X",
+        "keywords": f"{_name(invoice).lower()}, Factur-X",
     }
     made: bytes = facturx.generate_from_binary(
         page,
@@ -82,7 +82,11 @@ def amount(cents: int) -> str:
 
 
 def _title(invoice: Invoice) -> str:
-    return f"Invoice {invoice.number}"
+    return f"{_name(invoice)} {invoice.number}"
+
+
+def _name(invoice: Invoice) -> str:
+    return "Credit note" if invoice.is_credit_note else "Invoice"
 
 
 def _address(side: dict[str, str]) -> list[str]:
@@ -97,12 +101,18 @@ def _facts(invoice: Invoice) -> list[list[str]]:
         ["Number", invoice.number],
         ["Date", f"{invoice.issued_at:%Y-%m-%d}"],
         ["Period", f"{month.begin:%Y-%m-%d} to {last:%Y-%m-%d}"],
-        ["Due", f"{invoice.due_at:%Y-%m-%d}"],
+        ["Due", "" if invoice.is_credit_note else f"{invoice.due_at:%Y-%m-%d}"],
+        ["Corrects invoice", _corrected(invoice)],
         ["VAT ID", invoice.issuer["vat_id"]],
         ["Customer's VAT ID", invoice.customer["vat_id"]],
         ["Customer", invoice.org_id],
     ]
     return [[name, value] for name, value in facts if value]
+
+
+def _corrected(invoice: Invoice) -> str:
+    of = invoice.corrects
+    return "" if of is None else f"{of['number']} of {of['issued_on']}"
 
 
 def _sums(invoice: Invoice) -> list[list[str]]:
@@ -117,12 +127,15 @@ def _sums(invoice: Invoice) -> list[list[str]]:
 
 def _notes(invoice: Invoice) -> list[str]:
     notes = [invoice.tax_reason] if invoice.tax_reason else []
-    if invoice.total_cents == 0:
+    if invoice.is_credit_note:
+        notes += [f"Reason: {invoice.reason}", einvoices.settlement(invoice)]
+    elif invoice.total_cents == 0:
         notes.append("Nothing is to be paid.")
     elif invoice.issuer["iban"]:
         due = f"{invoice.due_at:%Y-%m-%d}"
         notes.append(
             f"Please pay until {due} to {invoice.issuer['iban']}, naming {invoice.number}."
         )
-    notes.append("This file is an electronic invoice (EN 16931, Factur-X): the XML is attached.")
+    what = "credit note" if invoice.is_credit_note else "invoice"
+    notes.append(f"This file is an electronic {what} (EN 16931, Factur-X): the XML is attached.")
     return notes

@@ -1,4 +1,4 @@
-"""The journal of a month's invoices for the books: entries of double entry, which sum to zero."""
+"""The journal of a month's invoices and credit notes for the books: double entry, sums to zero."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,18 +20,24 @@ class JournalEntry:
 
 
 def entries(invoice: Invoice) -> Iterator[JournalEntry]:
-    """What it means when it is made, and when it is paid or void; each of these sums to zero."""
+    """What it means when it is made, and when it is paid or void; each of these sums to zero.
+
+    A credit note takes back what its invoice said. So an invoice that is void because all of it is
+    credited needs nothing more; one that was voided without a credit note does.
+    """
+    sign = -1 if invoice.is_credit_note else 1
     made = {
         "receivable": invoice.total_cents,
         "credits_granted": invoice.credits_cents,
         "revenue": -invoice.subtotal_cents,
         "tax_owed": -invoice.tax_cents,
     }
+    made = {account: sign * cents for account, cents in made.items()}
     yield from _entries(invoice, invoice.issued_at, made)
     if invoice.paid_at is not None:
-        moved = {"cash": invoice.total_cents, "receivable": -invoice.total_cents}
-        yield from _entries(invoice, invoice.paid_at, moved)
-    if invoice.voided_at is not None:
+        paid = sign * invoice.paid_cents
+        yield from _entries(invoice, invoice.paid_at, {"cash": paid, "receivable": -paid})
+    if invoice.voided_at is not None and not invoice.is_all_credited:
         undone = {account: -cents for account, cents in made.items()}
         yield from _entries(invoice, invoice.voided_at, undone)
 

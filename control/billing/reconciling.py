@@ -91,7 +91,7 @@ class Checking:
 
     def _of_bill(self, db: Session, org_id: str) -> Iterator[BillingDifference]:
         drafted = invoicing.draft(db, self.book, org_id, self.month)
-        invoice = invoices.find(db, org_id, self.month.name)
+        invoice = invoices.newest(db, org_id, self.month.name)
         billed = [] if invoice is None else invoice.lines
         expected = _by_metric(line.as_json() for line in drafted.lines)
         found = _by_metric(billed)
@@ -151,8 +151,8 @@ def _sums(db: Session, invoice: Invoice) -> Iterator[tuple[str, int, int]]:
         yield f"line {line['metric']}", nearest_cents(line["micro_cents"]), line["amount_cents"]
     subtotal = sum(line["amount_cents"] for line in invoice.lines)
     yield "subtotal", subtotal, invoice.subtotal_cents
-    used = 0 if invoice.status == "void" else invoice.credits_cents
-    yield "credits", credit_ledger.used_by(db, invoice.org_id, invoice.id), used
+    given_back = sum(note.credits_cents for note in invoices.notes_of(db, invoice))
+    yield "credits", credit_ledger.used_by(db, invoice.id), invoice.credits_cents - given_back
     net = subtotal - invoice.credits_cents
     tax = (2 * net * invoice.tax_rate + PERCENT) // (2 * PERCENT)
     yield "tax", tax, invoice.tax_cents

@@ -20,7 +20,7 @@ LINES: Final = (*UNITS, CARRIED_OVER)
 
 @dataclass
 class Revenue:
-    """Of the invoices of one month in one currency, in cents; void ones are only counted.
+    """Of the invoices of one month in one currency, less its credit notes, in cents.
 
     As the journal has it: `subtotal` is its `revenue`, `tax` its `tax_owed`, `credits` its
     `credits_granted`, `paid` its `cash` and `open` what is left of its `receivable`.
@@ -34,17 +34,18 @@ class Revenue:
     sums: Counter[str] = field(default_factory=Counter)
 
     def add(self, invoice: Invoice) -> None:
-        if invoice.status == "void":
-            self.void += 1
+        """A credit note takes back what its invoice said, as a void one without notes does."""
+        sign = -1 if invoice.is_credit_note else 1
+        self.invoices += not invoice.is_credit_note
+        self.void += invoice.status == "void"
+        if invoice.status == "void" and not invoice.is_all_credited:
             return
-        self.invoices += 1
         for line in invoice.lines:
-            self.by_metric[line["metric"]] += line["amount_cents"]
-        self.sums["subtotal"] += invoice.subtotal_cents
-        self.sums["credits"] += invoice.credits_cents
-        self.sums["tax"] += invoice.tax_cents
-        self.sums["total"] += invoice.total_cents
-        self.sums["paid" if invoice.status == "paid" else "open"] += invoice.total_cents
+            self.by_metric[line["metric"]] += sign * line["amount_cents"]
+        for name in ("subtotal", "credits", "tax", "total"):
+            self.sums[name] += sign * getattr(invoice, f"{name}_cents")
+        self.sums["paid"] += sign * invoice.paid_cents
+        self.sums["open"] += sign * (invoice.total_cents - invoice.paid_cents)
 
     def as_json(self) -> dict[str, Any]:
         amounts = {f"{name}_cents": self.by_metric[name] for name in LINES}

@@ -28,6 +28,39 @@ was {decision}.
     )
 
 
+def credit_note_finalized(
+    *,
+    to: str,
+    org: str,
+    number: str,
+    corrects: str,
+    reason: str,
+    told: str,
+    link: str,
+    base_url: str,
+) -> Letter:
+    """`told` says how much it is, and what becomes of that."""
+    org = quotable(org)
+    return Letter(
+        to=to,
+        subject=f'Credit note {number} for "{org}"',
+        text=f"""\
+The credit note {number} corrects the invoice {corrects} for the organization "{org}" on the
+database service at
+{base_url}
+{told}
+
+The operator of the service says why:
+
+    {reason}
+
+See it, and download it as PDF. Whoever has this link can do so for 30 days:
+
+    {link}
+""",
+    )
+
+
 def invoice_finalized(
     *,
     to: str,

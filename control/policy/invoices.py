@@ -2,14 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
 from control.policy import rating
 from control.policy.issuers import EU, Issuer, Party
 from control.policy.prices import MICRO_CENTS, nearest_cents
-from control.policy.rating import Charge, LineKey
+from control.policy.rating import Charge
 from control.policy.sizes import GB
 
 FINAL_AFTER: Final = timedelta(days=2)
@@ -43,6 +43,8 @@ class InvoiceLine:
     quantity: int
     micro_cents: int
     amount_cents: int
+    org_id: str | None = None
+    """Of an invoice for several organizations, whose it is."""
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -71,24 +73,35 @@ class Correction(NamedTuple):
 
 
 def lines(
-    charges: Mapping[LineKey, Charge], corrections: Iterable[Correction] = ()
+    sums: Mapping[str, Charge],
+    corrections: Iterable[Correction] = (),
+    of: tuple[str, str] | None = None,
 ) -> list[InvoiceLine]:
     """One for each metric that costs anything: all of the month, whosever instances it was.
 
-    After them one for each earlier month and metric that is corrected. A bill of less than nothing
-    ends with a line that makes it nothing: that much is granted as a credit.
+    After them one for each earlier month and metric that is corrected. `of` is the id and the name
+    of an organization, where the invoice is for several.
     """
-    sums: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
-    for key, charge in charges.items():
-        _add(sums["", key.metric], charge.quantity, charge.micro_cents)
+    found: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
+    for metric, charge in sums.items():
+        _add(found["", metric], charge.quantity, charge.micro_cents)
     for one in corrections:
-        _add(sums["", one.metric], -one.quantity, -one.micro_cents)
-        _add(sums[one.month, one.metric], one.quantity, one.micro_cents)
+        _add(found["", one.metric], -one.quantity, -one.micro_cents)
+        _add(found[one.month, one.metric], one.quantity, one.micro_cents)
     metrics = list(_SHOWN)
-    order = sorted(sums, key=lambda of: (of[0], metrics.index(of[1])))
-    found = [_line(*of, *sums[of]) for of in order if sums[of][1]]
-    below = -subtotal(found)
-    return [*found, _carried_over(below)] if below > 0 else found
+    order = sorted(found, key=lambda key: (key[0], metrics.index(key[1])))
+    made = [_line(*key, *found[key]) for key in order if found[key][1]]
+    if of is None:
+        return made
+    return [
+        replace(line, description=f"{of[1]}: {line.description}", org_id=of[0]) for line in made
+    ]
+
+
+def whole(of: list[InvoiceLine]) -> list[InvoiceLine]:
+    """A bill of less than nothing ends with a line that makes it nothing: so much is a credit."""
+    below = -subtotal(of)
+    return [*of, _carried_over(below)] if below > 0 else of
 
 
 def _add(to: list[int], quantity: int, micro_cents: int) -> None:

@@ -18,11 +18,14 @@ _VAT_ID: Final = re.compile("[A-Z]{2}[0-9A-Z]{2,13}")
 _MONTH: Final = re.compile("[0-9]{4}-(0[1-9]|1[0-2])")
 _PREFIX: Final = re.compile("[A-Z0-9]{1,10}")
 _IBAN: Final = re.compile("[A-Z]{2}[0-9]{2}[0-9A-Z]{11,30}")
+_PREFIXES: Final = {"number_prefix": "INV", "credit_note_prefix": "CN"}
 _TEXT_MAX: Final = 200
 _DUE_DAYS_MAX: Final = 365
 _RATE_MAX: Final = 100
 _PARTY: Final = ("name", "street", "postcode", "city", "country", "vat_id", "email")
-_MEMBERS: Final = frozenset({*_PARTY, "iban", "number_prefix", "due_days", "first_month", "taxes"})
+_MEMBERS: Final = frozenset(
+    {*_PARTY, "iban", "number_prefix", "credit_note_prefix", "due_days", "first_month", "taxes"}
+)
 _REQUIRED: Final = ("name", "street", "postcode", "city", "country", "email", "first_month")
 
 
@@ -46,7 +49,8 @@ class Issuer:
     party: Party
     first_month: str
     iban: str = ""
-    number_prefix: str = "INV"
+    number_prefix: str = _PREFIXES["number_prefix"]
+    credit_note_prefix: str = _PREFIXES["credit_note_prefix"]
     due_days: int = 14
     taxes: Mapping[str, int] = field(default_factory=dict)
 
@@ -69,6 +73,9 @@ def read(text: str) -> Issuer:
     taxes = told.get("taxes", {})
     if not wrong and taxes and (told["country"] not in taxes or "vat_id" not in told):
         wrong.append("taxes: needs the rate of the issuer's own country, and its vat_id")
+    invoices, notes = (told.get(name, default) for name, default in _PREFIXES.items())
+    if not wrong and invoices == notes:
+        wrong.append("credit_note_prefix: must not be that of invoices (number_prefix)")
     if wrong:
         raise IssuerInvalid("; ".join(wrong))
     return Issuer(
@@ -99,7 +106,7 @@ def _fault(name: str, value: Any) -> str:
         return "" if is_right else f"must be a whole number from 0 to {_DUE_DAYS_MAX}"
     pattern, example = {
         "iban": (_IBAN, "an IBAN without spaces"),
-        "number_prefix": (_PREFIX, "1 to 10 digits and capital letters"),
+        **dict.fromkeys(_PREFIXES, (_PREFIX, "1 to 10 digits and capital letters")),
         "first_month": (_MONTH, "a month such as 2026-12"),
     }.get(name, (None, ""))
     if pattern is None or (isinstance(value, str) and pattern.fullmatch(value)):

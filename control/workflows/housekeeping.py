@@ -10,6 +10,7 @@ from control.sso import account_limits
 from control.work import Operation, Schedule, queue, workflow
 from storage import rate_windows, replays
 from storage.access import account_tokens, api_keys, invites, passkeys, sessions
+from storage.billing import payments
 from storage.data import backups, migrations, restores
 from storage.database import now
 from storage.events import (
@@ -34,6 +35,8 @@ KEEP_IDLE_WINDOWS: Final = timedelta(minutes=20)
 
 KEEP_EGRESS: Final = timedelta(days=1)
 """Reports that no SIEM delivery has sent by then."""
+KEEP_PAYMENT_NOTICES: Final = timedelta(days=60)
+"""Longer than a payment provider sends an event again."""
 KEEP_REMOVED_BACKUPS: Final = timedelta(days=100)
 """The health of the last three months is told of them."""
 
@@ -64,6 +67,7 @@ def clean(op: Operation) -> None:
     _forget(op, queue.forget_finished, KEEP_FINISHED_WORK)
     _forget(op, audit_chain.forget_old, timedelta(days=settings.audit_kept_days))
     _forget(op, egress.forget_old, KEEP_EGRESS)
+    _forget(op, payments.forget_notices, KEEP_PAYMENT_NOTICES)
     _forget(op, audit_publications.forget_old_heads, timedelta(days=settings.audit_kept_days))
     _forget(op, audit_publications.forget_old_records, timedelta(days=settings.audit_kept_days))
     _forget(op, invites.forget_old, timedelta(days=settings.audit_kept_days))

@@ -14,6 +14,7 @@ from handlers.calls import OrgCall, OwnerCall
 from specserver import Reply
 from storage.access import enterprises
 from storage.access.enterprises import EnterpriseOrg
+from storage.billing import payers
 
 Body = dict[str, Any]
 
@@ -36,6 +37,7 @@ def update(call: OwnerCall, body: Body) -> Body:
     refuse(rules.check_terms({**views.terms(known), **body}), checks.BREAKS)
     # All but the reference to the contract, which is any text.
     changes = AuditedChanges.of(known, body.keys() - {"contract_reference"})
+    checks.choose_payer(call, known, body)
     known.change(body)
     call.audit(target=call.org.id, detail={"terms": sorted(body)}, changes=changes)
     call.db.flush()
@@ -54,11 +56,12 @@ def list_subsidiaries(call: OrgCall, limit: int, cursor: str | None = None) -> B
 
 def attach(call: OwnerCall, body: Body) -> Reply:
     checks.check_plan(call)
-    checks.parent(call)
+    known = checks.parent(call)
     checked = checks.to_attach(call, body["org_id"])
     count = enterprises.count(call.db, call.org.id)
     refuse(quotas.check_one_more_subsidiary(PLANS[call.org.plan], count))
     made = enterprises.attach(call.db, call.org.id, checked.id, call.caller.user.id)
+    checks.begin_paying(call, known, checked.id)
     checks.audit_both(call, made)
     held = enterprises.held(call.db, [checked.id])[checked.id]
     cost = rules.sums(call.services.settings.prices.at(call.now), held)
@@ -67,6 +70,7 @@ def attach(call: OwnerCall, body: Body) -> Reply:
 
 def detach(call: OwnerCall, subsidiary: EnterpriseOrg) -> Reply:
     checks.audit_both(call, subsidiary)
+    checks.end_paying(call, [subsidiary.org_id])
     enterprises.detach(call.db, subsidiary)
     return Reply.no_content()
 
@@ -75,7 +79,9 @@ def _shown(call: OrgCall, known: EnterpriseOrg | None) -> Body:
     if known is None:
         return views.outside(call.org.id)
     if known.role == "subsidiary":
-        return views.of_subsidiary(known, enterprises.parent_name(call.db, known))
+        paid_for = payers.is_paid_for(call.db, call.org.id)
+        name = enterprises.parent_name(call.db, known)
+        return views.of_subsidiary(known, name, paid_for=paid_for)
     ids = enterprises.ids(call.db, call.org.id)
     held = enterprises.held(call.db, [call.org.id, *ids])
     prices = call.services.settings.prices.at(call.now)

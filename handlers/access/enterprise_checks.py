@@ -1,9 +1,11 @@
 """What may be attached to which enterprise, and how both organizations are told of it."""
 
-from typing import Final
+from collections.abc import Collection, Mapping
+from typing import Any, Final
 
 from control.boundary.authorization import sso_session
 from control.policy import enterprises as rules
+from control.policy.months import hour_of
 from control.policy.plans import PLANS
 from control.policy.violations import refuse
 from handlers.calls import OrgCall
@@ -11,6 +13,7 @@ from specserver import Conflict, Forbidden
 from storage.access import enterprises
 from storage.access.enterprises import EnterpriseOrg
 from storage.access.organizations import Organization
+from storage.billing import payers
 
 BREAKS: Final = "the terms are invalid in {} places"
 
@@ -55,6 +58,28 @@ def to_attach(call: OrgCall, org_id: str) -> Organization:
     if org.status == "closed":
         raise Conflict("a closed organization cannot be attached", code="org_closed")
     return org
+
+
+def choose_payer(call: OrgCall, known: EnterpriseOrg, body: Mapping[str, Any]) -> None:
+    """Where the parent begins or ends to pay for its subsidiaries, by the full hour."""
+    chosen = body.get("consolidated_invoice", known.consolidated_invoice)
+    if chosen == known.consolidated_invoice:
+        return
+    # Held: whoever is detached at the same time would be paid for without end.
+    ids = enterprises.hold_ids(call.db, known.org_id)
+    if chosen:
+        payers.begin(call.db, ids, known.org_id, hour_of(call.now))
+    else:
+        end_paying(call, ids)
+
+
+def begin_paying(call: OrgCall, known: EnterpriseOrg, org_id: str) -> None:
+    if known.consolidated_invoice:
+        payers.begin(call.db, [org_id], known.org_id, hour_of(call.now))
+
+
+def end_paying(call: OrgCall, org_ids: Collection[str]) -> None:
+    payers.end(call.db, org_ids, hour_of(call.now))
 
 
 def audit_both(call: OrgCall, subsidiary: EnterpriseOrg) -> None:

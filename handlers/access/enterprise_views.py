@@ -12,11 +12,13 @@ Json = dict[str, Any]
 
 def outside(org_id: str) -> Json:
     """Of an organization that is in no enterprise."""
-    return {"org_id": org_id, "role": "none", "parent": None, "terms": None, "usage": None}
+    empty = {"parent": None, "terms": None, "consolidated_invoice": False, "usage": None}
+    return {"org_id": org_id, "role": "none", **empty}
 
 
-def of_subsidiary(record: EnterpriseOrg, parent: str) -> Json:
-    return {**outside(record.org_id), "role": "subsidiary", "parent": {"name": parent}}
+def of_subsidiary(record: EnterpriseOrg, parent: str, *, paid_for: bool) -> Json:
+    told = {"parent": {"name": parent}, "consolidated_invoice": paid_for}
+    return {**outside(record.org_id), "role": "subsidiary", **told}
 
 
 def of_parent(record: EnterpriseOrg, each: Mapping[str, Sums], subsidiaries_max: int) -> Json:
@@ -32,6 +34,7 @@ def of_parent(record: EnterpriseOrg, each: Mapping[str, Sums], subsidiaries_max:
         **outside(record.org_id),
         "role": "parent",
         "terms": terms(record),
+        "consolidated_invoice": record.consolidated_invoice,
         "usage": usage,
     }
 

@@ -55,11 +55,14 @@ def referral(record: Referral) -> Json:
 def invoice(record: Invoice, now: datetime) -> Json:
     return {
         "id": record.id,
+        "kind": record.kind,
         "number": record.number,
         "month": record.month,
         "status": record.status_at(now),
         "currency": record.currency,
-        "lines": record.lines,
+        "corrects": record.corrects and _corrects(record.corrects_id, record.corrects),
+        "reason": record.reason,
+        "lines": [{"corrects_line": None, "org_id": None, **line} for line in record.lines],
         "subtotal_cents": record.subtotal_cents,
         "credits_cents": record.credits_cents,
         "tax": {
@@ -69,10 +72,12 @@ def invoice(record: Invoice, now: datetime) -> Json:
             "amount_cents": record.tax_cents,
         },
         "total_cents": record.total_cents,
+        "credited_cents": record.credited_cents,
+        "due_cents": record.due_cents,
         "issuer": _side(record.issuer),
         "customer": _side(record.customer),
         "issued_at": timestamp(record.issued_at),
-        "due_at": timestamp(record.due_at),
+        "due_at": None if record.is_credit_note else timestamp(record.due_at),
         "paid_at": timestamp_or_none(record.paid_at),
         "voided_at": timestamp_or_none(record.voided_at),
     }
@@ -84,6 +89,10 @@ def links(base_url: str, token: str, *, with_pdf: bool) -> Json:
         "hosted_url": f"{base}/account/invoice?token={token}",
         "pdf_url": f"{base}/v1/invoices/{token}/pdf" if with_pdf else None,
     }
+
+
+def _corrects(invoice_id: str | None, told: dict[str, str]) -> Json:
+    return {"invoice_id": invoice_id, "number": told["number"], "issued_on": told["issued_on"]}
 
 
 def _side(side: dict[str, str]) -> Json:

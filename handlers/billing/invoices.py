@@ -9,7 +9,8 @@ from handlers.billing import credit_views as views
 from handlers.billing import switch
 from handlers.calls import OrgCall
 from specserver import NotFound, Reply
-from storage.billing import invoices
+from storage.access import enterprises
+from storage.billing import invoices, payers, payments
 
 Body = dict[str, Any]
 
@@ -18,15 +19,18 @@ def list_(call: OrgCall, limit: int, cursor: str | None = None) -> Body:
     switch.prices(call)
     after = paging.after(call, cursor)
     found = invoices.page(call.db, call.org.id, limit=limit, after=after)
-    finished = invoices.documents(call.db, [one.id for one in found.items])
+    ids = [one.id for one in found.items]
+    finished, payable = invoices.documents(call.db, ids), payments.urls(call.db, ids)
     settings = call.services.settings
 
     def view(record: invoices.Invoice) -> Body:
         token = invoice_links.token_of(settings.cursor_key, record.id, call.now)
         links = views.links(settings.base_url, token, with_pdf=record.id in finished)
-        return {**views.invoice(record, call.now), **links}
+        url = payable.get(record.id) if record.due_cents else None
+        return {**views.invoice(record, call.now), **links, "payment_url": url}
 
-    return paging.page(call, found, view)
+    parent = _payer(call)
+    return {"billed_by": parent, **paging.page(call, found, view)}
 
 
 def get(call: Call, invoice_token: str) -> Body:
@@ -38,6 +42,14 @@ def pdf(call: Call, invoice_token: str) -> Reply:
     found = invoices.document_of_link(call.db, _invoice_id(call, invoice_token))
     named = {"Content-Disposition": f'attachment; filename="{found.invoice_id}.pdf"'}
     return Reply(200, found.pdf, named, "application/pdf")
+
+
+def _payer(call: OrgCall) -> str | None:
+    """The name of the parent that pays for the organization now."""
+    if not payers.is_paid_for(call.db, call.org.id):
+        return None
+    of = enterprises.find(call.db, call.org.id)
+    return None if of is None else enterprises.parent_name(call.db, of)
 
 
 def _invoice_id(call: Call, token: str) -> str:

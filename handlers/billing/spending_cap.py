@@ -18,8 +18,8 @@ def get(call: OrgCall) -> Body:
 
 def replace(call: OrgCall, body: Body) -> Body:
     switch.prices(call)
-    was = views.chosen_cap(call.org)
-    call.org.cap_spending(body["monthly_amount_cents"], body["on_reach"])
-    call.audit(target=call.org.id, detail=body, changes=AuditedChanges.between(was, body))
+    was, chosen = views.chosen_cap(call.org), {"on_reach": "refuse", **body}
+    call.org.cap_spending(chosen["monthly_amount_cents"], chosen["on_reach"])
+    call.audit(target=call.org.id, detail=chosen, changes=AuditedChanges.between(was, chosen))
     call.db.flush()
     return get(call)

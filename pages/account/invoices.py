@@ -21,9 +21,11 @@ def invoice() -> ResponseReturnValue:
     if not answer.is_ok:
         raise forms.ApiRefused(answer)
     root = request.root_path.removesuffix("/account")
+    is_note = answer.body["kind"] == "credit_note"
     return forms.show(
         "invoice.html",
         invoice=answer.body,
+        named="Credit note" if is_note else "Invoice",
         sides=[_side(answer.body[name]) for name in ("issuer", "customer")],
         pdf=f"{root}/v1/invoices/{token}/pdf",
     )

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, ForeignKey, func, select
+from sqlalchemy import BigInteger, ForeignKey, false, func, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import pages, tenancy
@@ -43,13 +43,15 @@ class EnterpriseOrg(Owned, Record):
     commitment_usd_cents_month: Mapped[int | None] = mapped_column(BigInteger)
     starts_on: Mapped[str | None]
     ends_on: Mapped[str | None]
+    # Of a parent: it gets one invoice for all, and its subsidiaries none.
+    consolidated_invoice: Mapped[bool] = mapped_column(default=False, server_default=false())
 
     @property
     def role(self) -> str:
         return "parent" if self.parent_id is None else "subsidiary"
 
     def change(self, terms: Mapping[str, Any]) -> None:
-        for name in TERMS:
+        for name in (*TERMS, "consolidated_invoice"):
             if name in terms:
                 setattr(self, name, terms[name])
 
@@ -101,6 +103,13 @@ def ids(db: Session, parent_id: str) -> list[str]:
     rows = select(EnterpriseOrg.org_id).where(EnterpriseOrg.parent_id == parent_id)
     with tenancy.across(db, "a parent knows its subsidiaries"):
         return list(db.scalars(rows))
+
+
+def hold_ids(db: Session, parent_id: str) -> list[str]:
+    """As `ids`; none of them is detached until the commit."""
+    rows = select(EnterpriseOrg.org_id).where(EnterpriseOrg.parent_id == parent_id)
+    with tenancy.across(db, "a parent knows its subsidiaries"):
+        return list(db.scalars(rows.order_by(EnterpriseOrg.org_id).with_for_update()))
 
 
 def page(db: Session, parent_id: str, *, limit: int, after: str | None) -> Page[Subsidiary]:

@@ -6,7 +6,7 @@ constraint holds that between nothing and all of the grant. So no credit goes be
 writes at the same time and by whatever statement. What is given back is a use of less than nothing.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -81,6 +81,9 @@ class Used:
     kind: str
     amount_cents: int
 
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
 
 def grant(db: Session, org_id: str, **values: Any) -> Credit:
     """The database refuses a second one of the same `source`."""
@@ -137,23 +140,27 @@ def use(
     return used
 
 
-def used_by(db: Session, org_id: str, invoice_id: str) -> int:
-    """What the invoice uses of credits, in cents; nothing, once it was given back."""
+def used_by(db: Session, invoice_id: str) -> int:
+    """What the invoice uses of credits, in cents, without what was given back."""
     total = func.coalesce(func.sum(CreditUse.amount_cents), 0)
-    rows = select(total).where(CreditUse.org_id == org_id, CreditUse.invoice_id == invoice_id)
+    rows = select(total).where(CreditUse.invoice_id == invoice_id)
     return int(db.scalars(rows).one())
 
 
-def give_back(db: Session, org_id: str, invoice_id: str) -> int:
-    """What the invoice used, in cents; a second time there is nothing to give back."""
+def give_back(db: Session, invoice_id: str, cents: int) -> list[Used]:
+    """So many cents of what the invoice used, at most all of it; what expires last comes first."""
     rows = select(Credit, func.sum(CreditUse.amount_cents))
     rows = rows.join(CreditUse, CreditUse.credit_id == Credit.id)
-    rows = rows.where(Credit.org_id == org_id, CreditUse.invoice_id == invoice_id)
-    sums = [(credit, int(cents)) for credit, cents in db.execute(rows.group_by(Credit.id))]
-    for credit, cents in sums:
-        if cents:
-            _record(db, credit, invoice_id, -cents)
-    return sum(cents for _, cents in sums)
+    rows = rows.where(CreditUse.invoice_id == invoice_id).group_by(Credit.id)
+    order = Credit.expires_at.is_not(None), Credit.expires_at.desc(), Credit.id.desc()
+    given: list[Used] = []
+    for credit, used in db.execute(rows.order_by(*order)).all():
+        returned = min(cents, int(used))
+        if returned > 0:
+            _record(db, credit, invoice_id, -returned)
+            given.append(Used(credit.id, credit.kind, returned))
+            cents -= returned
+    return given
 
 
 def _record(db: Session, credit: Credit, invoice_id: str, cents: int) -> None:

@@ -18,8 +18,9 @@ from control.billing import charges, invoice_links, invoicing, journal
 from control.policy.invoices import PERCENT
 from control.policy.months import Month
 from control.policy.prices import nearest_cents
-from menagerie import credit_grants, invoice_books
+from menagerie import credit_grants, credit_notes, invoice_books
 from menagerie.errors import SettingsError
+from storage.billing import invoices
 from storage.billing.invoices import Invoice
 from storage.billing.whose import Whose
 from storage.errors import RecordNotFound, StateConflict
@@ -89,7 +90,7 @@ def test_it_is_listed_with_links_that_need_no_session(
     assert shown["customer"]["name"] == "Difference Engines"
     token = shown["hosted_url"].rpartition("token=")[2]
     seen = house.get(f"/v1/invoices/{token}").json()
-    links = {"hosted_url", "pdf_url"}
+    links = {"hosted_url", "pdf_url", "payment_url"}
     assert seen == {name: value for name, value in shown.items() if name not in links}
     path = "/v1/invoices/" + shown["pdf_url"].rpartition("/v1/invoices/")[2]
     downloaded = house.get(path)
@@ -138,7 +139,7 @@ def test_credits_are_used_before_anything_is_paid(
     assert whole.status == "paid"
     found = house.get(f"{rich.path}/credits", fresh(house, rich)).json()
     assert found["items"][0]["used_cents"] == whole.subtotal_cents
-    invoice_books.void(house.services, part.number, "wrong")
+    credit_notes.credit(house.services, part.number, [], None, "wrong")
     found = house.get(f"{tenant.path}/credits", fresh(house, tenant)).json()
     assert found["items"][0]["used_cents"] == 0
 
@@ -147,9 +148,10 @@ def test_it_is_paid_or_void_and_then_stays(own_house: House, invoice: Invoice) -
     house = own_house
     with house.database.write() as db:
         assert invoicing.pay(db, invoice.number).status == "paid"
-    for act in (invoicing.pay, lambda db, number: invoicing.void(db, number, "no")):
-        with pytest.raises(StateConflict, match="is paid"), house.database.write() as db:
-            act(db, invoice.number)
+    with pytest.raises(StateConflict, match="is paid"):
+        invoice_books.pay(house.services, invoice.number)
+    with pytest.raises(StateConflict, match="is paid"):
+        credit_notes.void(house.services, invoice.number, "no")
     with pytest.raises(RecordNotFound):
         invoice_books.pay(house.services, "INV2026-999999")
 
@@ -183,6 +185,9 @@ FORBIDDEN = {
     "total": "UPDATE invoices SET total_cents = 0",
     "lines": "UPDATE invoices SET lines = '[]'",
     "month": "UPDATE invoices SET month = '2000-01'",
+    "credited": "UPDATE invoices SET credited_cents = 1",
+    "all credited": "UPDATE invoices SET credited_subtotal_cents = subtotal_cents",
+    "kind": "UPDATE invoices SET kind = 'credit_note', corrects_id = id",
     "no invoice": "DELETE FROM invoices",
     "no document": "DELETE FROM invoice_documents",
     "another document": "UPDATE invoice_documents SET pdf = ''",
@@ -209,17 +214,22 @@ def test_the_journal_sums_to_zero(own_house: House, month: Month, tenant: Tenant
     )
     billing.billed(house, month)
     invoice_books.pay(house.services, billing.invoice_of(house, tenant, month).number)
-    invoice_books.void(house.services, billing.invoice_of(house, others[0], month).id, "no")
+    wrong = billing.invoice_of(house, others[0], month)
+    credit_notes.credit(house.services, wrong.id, [], None, "no")
     rows = invoice_books.journal_csv(house.services, month.name).splitlines()
     assert rows[0] == "at,invoice,org_id,account,amount_cents,currency"
     amounts = [int(row.split(",")[4]) for row in rows[1:]]
     assert len(amounts) > 10
     assert sum(amounts) == 0
     with house.database.read() as db:
-        voided = list(journal.entries(billing.find(db, others[0].org_id, month)))  # type: ignore[arg-type]
-    assert {one.account for one in voided} == {"receivable", "revenue", "tax_owed"}
+        voided = db.get_one(Invoice, wrong.id)
+        both = [*journal.entries(voided), *journal.entries(*invoices.notes_of(db, voided))]
+    sums = {one.account: 0 for one in both}
+    for one in both:
+        sums[one.account] += one.amount_cents
+    assert sums == {"receivable": 0, "revenue": 0, "tax_owed": 0}
     listed = invoice_books.listed(house.services, month.name)
-    statuses = {one["org_id"]: one["status"] for one in listed}
+    statuses = {one["org_id"]: one["status"] for one in listed if one["kind"] == "invoice"}
     assert [statuses[one.org_id] for one in (tenant, *others)] == ["paid", "void", "open"]
 
 

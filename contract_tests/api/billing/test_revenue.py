@@ -16,7 +16,7 @@ from contract_tests.api.harness import House, Tenant
 from control.policy.months import Month
 from control.policy.price_lists import PACKAGED
 from control.policy.sizes import GB
-from menagerie import credit_grants, invoice_books, revenue_reports, usage_commands
+from menagerie import credit_grants, credit_notes, invoice_books, revenue_reports, usage_commands
 from menagerie.errors import SettingsError
 
 PRICES = PACKAGED.read_text("utf-8")
@@ -24,7 +24,7 @@ PRICES = PACKAGED.read_text("utf-8")
 
 @dataclass
 class Ended:
-    """A month with an invoice that is open, one that is paid and one that is void."""
+    """A month with an invoice that is open, one that is paid and one that is all credited."""
 
     house: House
     month: Month
@@ -46,7 +46,8 @@ def ended(make_house: MakeHouse) -> Ended:
         billed.span(house, tenant, made, month.begin, month.end, size="s1")
     billing.billed(house, month)
     invoice_books.pay(house.services, billing.invoice_of(house, tenants[1], month).id)
-    invoice_books.void(house.services, billing.invoice_of(house, tenants[2], month).id, "no")
+    third = billing.invoice_of(house, tenants[2], month)
+    credit_notes.credit(house.services, third.id, (), None, "no")
     return Ended(house, month, tenants)
 
 
@@ -82,7 +83,7 @@ def test_revenue_adds_up_to_the_journal(ended: Ended) -> None:
 
 
 def test_a_preview_adds_up_to_the_journal(ended: Ended, tmp_path: Path) -> None:
-    """What is void was used too; the rest is in the journal."""
+    """What is credited was used too; the rest is in the journal."""
     services, month = ended.house.services, ended.month
     dearer = tmp_path / "prices.toml"
     dearer.write_text(

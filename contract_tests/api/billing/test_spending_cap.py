@@ -66,6 +66,18 @@ def test_it_is_set_shown_audited_and_removed(house: House, tenant: Tenant) -> No
     assert order(house, tenant, "m2").status_code == 201
 
 
+def test_without_on_reach_what_runs_goes_on(house: House, tenant: Tenant) -> None:
+    """Also where it was `pause` before: a PUT replaces all of the cap."""
+    cap(house, tenant, 50_000, "pause")
+    path, body = f"{tenant.path}/spending-cap", {"monthly_amount_cents": 60_000}
+    given = house.request("PUT", path, tenant.key, json=body).json()
+    assert (given["monthly_amount_cents"], given["on_reach"]) == (60_000, "refuse")
+    with house.database.read() as db:
+        entry = written.audited(db, tenant.org_id)[0]
+    assert entry.detail["on_reach"] == "refuse"
+    assert entry.detail["changes"]["on_reach"] == {"from": "pause", "to": "refuse"}
+
+
 def test_an_order_that_exceeds_it_is_refused_with_the_sums(house: House, tenant: Tenant) -> None:
     room(house, tenant, 1_600)
     preview = order(house, tenant, "s0", params={"dry_run": True})
@@ -152,7 +164,7 @@ def test_only_those_who_hold_billing_set_it(house: House, tenant: Tenant) -> Non
         {"monthly_amount_cents": 10**12 + 1, "on_reach": "refuse"},
         {"monthly_amount_cents": 1.5, "on_reach": "refuse"},
         {"monthly_amount_cents": 1, "on_reach": "stop"},
-        {"monthly_amount_cents": 1},
+        {"on_reach": "refuse"},
         {"monthly_amount_cents": 1, "on_reach": "refuse", "org_id": "org_other"},
     ],
 )

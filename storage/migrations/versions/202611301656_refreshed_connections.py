@@ -6,7 +6,7 @@ from alembic import op
 from storage.columns import Timestamp
 
 revision = "202611301656"
-down_revision = "202611301530"
+down_revision = "202611301551"
 
 _TABLE = "sso_connections"
 
