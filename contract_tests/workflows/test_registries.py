@@ -4,7 +4,6 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +17,7 @@ from contract_tests.oidc_issuer import NEVER
 from contract_tests.workflows import known, posted, siem
 from contract_tests.workflows.billing.ended_month import of_a_month_of_a_plan
 from contract_tests.workflows.data import migrating, stored
-from contract_tests.workflows.sso import identity_providers
+from contract_tests.workflows.sso import sso_work
 from contract_tests.workflows.stage import LEASE_S, Killed, Stage
 from contract_tests.workflows.test_three_ways import CASES
 from control.events import raise_
@@ -42,9 +41,6 @@ from storage.identifiers import new
 from storage.instances.instances import Instance
 from storage.instances.samples import Sample
 from storage.network.domains import Domain
-from storage.sso import connections as sso_connections
-from storage.sso import domains as sso_domains
-from storage.sso.domains import SsoDomain
 from storage.work import Work
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -70,36 +66,6 @@ def of_a_domain(stage: Stage) -> None:
         name, made = {"hostname": "db.example.org", "cname_target": "db.localhost"}, new("dom_")
         db.add(Domain(id=made, org_id=stage.org_id, instance_id=instance.id, **name))
         start(db, verify_domain, instance, domain_id=made)
-
-
-def of_an_sso_domain(kind: str) -> Callable[[Stage], None]:
-    """One that was verified two days ago, and whose record is gone."""
-
-    def begin(stage: Stage) -> None:
-        with stage.database.write() as db:
-            name = f"{new('').lower()}.example.org"
-            made = SsoDomain(id=new("ssod_"), org_id=stage.org_id, domain=name, txt_value="none")
-            sso_domains.create(db, made)
-            made.was_found(now(db) - timedelta(days=2))
-            args = {"org_id": stage.org_id, "domain_id": made.id, "person": stage.org_id}
-            is_check = kind == "sso_domains.check"
-            known.enqueue(db, kind, f"test:{made.id}", {} if is_check else args)
-
-    return begin
-
-
-def of_an_sso_connection(kind: str) -> Callable[[Stage], None]:
-    """One whose provider does not answer, and whose certificate has expired."""
-
-    def begin(stage: Stage) -> None:
-        with stage.database.write() as db:
-            made = identity_providers.expired_and_silent(stage.org_id, now(db))
-            sso_connections.add(db, made)
-            args = {"org_id": stage.org_id, "connection_id": made.id, "person": stage.org_id}
-            is_check = kind == "sso_connections.check"
-            known.enqueue(db, kind, f"test:{made.id}", {} if is_check else args)
-
-    return begin
 
 
 def of_a_backup(kind: str) -> Callable[[Stage], None]:
@@ -294,10 +260,10 @@ OTHERS: Final[dict[str, Callable[[Stage], None]]] = {
     "payments.hear": of_a_month_of_a_plan("payments.hear"),
     "password_resets.send": of_a_lost_password,
     "metering": by_itself("metering", cell_id="cell_fake"),
-    "sso_connections.check": of_an_sso_connection("sso_connections.check"),
-    "sso_connections.refresh": of_an_sso_connection("sso_connections.refresh"),
-    "sso_domains.check": of_an_sso_domain("sso_domains.check"),
-    "sso_domains.verify": of_an_sso_domain("sso_domains.verify"),
+    "sso_connections.check": sso_work.of_a_connection("sso_connections.check"),
+    "sso_connections.refresh": sso_work.of_a_connection("sso_connections.refresh"),
+    "sso_domains.check": sso_work.of_a_domain("sso_domains.check"),
+    "sso_domains.verify": sso_work.of_a_domain("sso_domains.verify"),
     "reconcile": by_itself("reconcile", cell_id="cell_fake"),
     "spending_caps.watch": of_a_reached_cap,
     "usage.egress": of_sent_bytes,

@@ -22,7 +22,7 @@ from storage.billing.whose import Whose
 _NOTHING = Charge(0, 0)
 
 
-class Part(NamedTuple):
+class PaidPart(NamedTuple):
     """What was used, by metric; `corrections` of hours of months that are billed are part of it."""
 
     used: dict[str, Charge]
@@ -31,7 +31,7 @@ class Part(NamedTuple):
 
 def parts(
     db: Session, book: PriceBook, org_id: str, month: Month, until: datetime
-) -> dict[str, Part]:
+) -> dict[str, PaidPart]:
     """What the organization is to pay for, by whose it is; its own comes first."""
     paid_by_others = payers.of_org(db, org_id, month.begin, until)
     own = _cut(db, book, org_id, month, until, [(one.since, one.until) for one in paid_by_others])
@@ -51,10 +51,10 @@ def _cut(
     month: Month,
     until: datetime,
     spans: Sequence[tuple[datetime, datetime]],
-) -> dict[bool, Part]:
+) -> dict[bool, PaidPart]:
     """What of the month is within the spans, and what is not."""
     tally = MonthTally(month)
-    found = {is_within: Part({}, []) for is_within in (True, False)}
+    found = {is_within: PaidPart({}, []) for is_within in (True, False)}
     whose, at = Whose(org_id=org_id), month.begin
     for begin, end in [*spans, (until, until)]:
         for is_within, to in ((False, begin), (True, end)):

@@ -7,10 +7,10 @@ from typing import Any, Final
 from sqlalchemy.orm import Session
 
 from control.billing import consolidating, granting, referring
-from control.billing.consolidating import Part
+from control.billing.consolidating import PaidPart
 from control.events import publish
 from control.policy import invoices as policy
-from control.policy.invoices import Correction, InvoiceLine
+from control.policy.invoices import CorrectedUsage, InvoiceLine
 from control.policy.issuers import Issuer, Party
 from control.policy.months import Month, month_of
 from control.policy.prices import PriceBook
@@ -65,9 +65,9 @@ def draft(db: Session, book: PriceBook, org_id: str, month: Month) -> Draft:
     return Draft(policy.whole(found), list(parts))
 
 
-def _corrections(part: Part) -> list[Correction]:
+def _corrections(part: PaidPart) -> list[CorrectedUsage]:
     return [
-        Correction(month_of(one.hour).name, one.meter, one.quantity, one.micro_cents)
+        CorrectedUsage(month_of(one.hour).name, one.meter, one.quantity, one.micro_cents)
         for one in part.corrections
     ]
 

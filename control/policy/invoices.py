@@ -63,7 +63,7 @@ class Tax:
         return (2 * net_cents * self.rate + PERCENT) // (2 * PERCENT)
 
 
-class Correction(NamedTuple):
+class CorrectedUsage(NamedTuple):
     """Of a meter, in an hour of a month (as in 2026-11) that is billed; part of the charges."""
 
     month: str
@@ -74,7 +74,7 @@ class Correction(NamedTuple):
 
 def lines(
     sums: Mapping[str, Charge],
-    corrections: Iterable[Correction] = (),
+    corrections: Iterable[CorrectedUsage] = (),
     of: tuple[str, str] | None = None,
 ) -> list[InvoiceLine]:
     """One for each metric that costs anything: all of the month, whosever instances it was.
