@@ -11,8 +11,9 @@ from contract_tests.api.conftest import MakeHouse
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import is_problem
 from control.billing import charges
-from control.policy.months import HOUR, Month
-from menagerie import credit_grants, credit_notes, invoice_books
+from control.policy.months import HOUR, Month, month_of
+from control.policy.sizes import GB
+from menagerie import credit_grants, credit_notes, invoice_books, meter_corrections
 from storage.billing.invoices import Invoice
 from storage.billing.whose import Whose
 
@@ -121,6 +122,31 @@ def test_the_parent_gets_one_invoice_with_lines_for_each(
     assert one["subtotal_cents"] == sum(line["amount_cents"] for line in one["lines"])
     house.settle()
     assert house.letters.last.to == "invoices@example.com"
+
+
+def test_a_late_correction_is_for_whoever_pays_when_it_counts(
+    own_house: House, month: Month, parent: Tenant
+) -> None:
+    """Also of a month that the subsidiary paid for itself."""
+    house, hour = own_house, month.begin + 5 * HOUR
+    looms = subsidiary(house, parent, "Looms")
+    made = billed.instance(house, looms, "s1", 10 * GB)
+    billing.month_ends(house, month)
+    billed.metered(house, looms, made, "egress", hour, 700 * GB)
+    billing.billed(house, month)
+    assert billing.invoice_of(house, looms, month).lines
+    attach(house, parent, looms)
+    told = f"{hour:%Y-%m-%dT%H:00Z}"
+    meter_corrections.correct(house.services, made, "egress", told, str(100 * GB), reason="a test")
+    following = month_of(month.end)
+    billing.billed(house, following)
+    one = billing.invoice_of(house, parent, following)
+    (corrected,) = [line for line in one.lines if "Correction" in line["description"]]
+    assert corrected["org_id"] == looms.org_id
+    assert corrected["description"] == f"Looms: Correction of {month.name}, egress: -600.00 GB"
+    assert corrected["amount_cents"] == -600
+    own = found(house, looms, following)
+    assert of_org(one, looms.org_id) + of_org(own) == used(house, looms, following)
 
 
 def test_a_month_is_split_at_the_full_hour(own_house: House, month: Month, parent: Tenant) -> None:

@@ -1,8 +1,9 @@
 """Credit notes: an invoice stays, what was wrong is taken off, and never more than it has."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -270,11 +271,16 @@ AMOUNTS = st.lists(st.integers(1, 10**10), min_size=1, max_size=4)
 
 
 @settings(max_examples=150, deadline=None)
-@given(AMOUNTS, st.integers(0, 100), st.integers(0, 2_500), st.data())
+@given(AMOUNTS, st.integers(0, 90), st.integers(0, 100), st.integers(0, 2_500), st.data())
 def test_notes_add_up_to_the_invoice(
-    amounts: list[int], paid_percent: int, rate: int, data: st.DataObject
+    amounts: list[int], corrected_percent: int, paid_percent: int, rate: int, data: st.DataObject
 ) -> None:
-    """However it is credited: to the cent with tax, and to the micro-cent by line."""
+    """However it is credited: to the cent with tax, and to the micro-cent by line.
+
+    Also where one line is less than nothing, as it corrects an earlier month.
+    """
+    if corrected_percent:
+        amounts = [*amounts, -(sum(amounts) * corrected_percent // 100)]
     lines: list[dict[str, Any]] = [
         {"description": "x", "quantity": 7, "micro_cents": one, "amount_cents": nearest_cents(one)}
         for one in amounts
@@ -288,7 +294,7 @@ def test_notes_add_up_to_the_invoice(
         cents = data.draw(st.integers(1, whole + 1), label="cents")
         by_line = data.draw(st.booleans(), label="by line")
         number = data.draw(st.sampled_from(list(left)), label="line")
-        most = left[number].amount_cents if by_line else whole
+        most = min(left[number].amount_cents, whole) if by_line else whole
         try:
             if len(made) > 5:
                 asked: Any = policy.all_of(left)
@@ -307,11 +313,11 @@ def test_notes_add_up_to_the_invoice(
         net = note.subtotal_cents - note.credits_cents
         assert abs(note.tax_cents * PERCENT - net * rate) <= PERCENT
         assert min(note.credits_cents, note.tax_cents, net) >= 0
-        assert min(int(line["micro_cents"]) for line in note.lines) >= 0
+        assert all(_is_within(line, lines[line["corrects_line"] - 1]) for line in note.lines)
         made.append(note)
         noted.append(note.lines)
         left = policy.left_of(lines, noted)
-        assert all(one.amount_cents >= 0 <= one.micro_cents for one in left.values())
+        assert all(_is_within(asdict(left[number]), lines[number - 1]) for number in left)
     if made:
         assert {(one.amount_cents, one.micro_cents, one.quantity) for one in left.values()} == {
             (0, 0, 0)
@@ -319,3 +325,9 @@ def test_notes_add_up_to_the_invoice(
     net = of.net_cents if made else 0
     assert sum(one.tax_cents for one in made) == tax.cents(net)
     assert sum(one.total_cents for one in made) == net + tax.cents(net)
+
+
+def _is_within(part: Mapping[str, Any], line: Mapping[str, Any]) -> bool:
+    """Between nothing and all of the line, which may be less than nothing."""
+    names = ("amount_cents", "micro_cents")
+    return all(min(0, line[name]) <= part[name] <= max(0, line[name]) for name in names)
