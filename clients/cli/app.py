@@ -11,7 +11,7 @@ from typer.core import TyperCommand
 
 from clients.cli import command_context, failures, given
 from clients.cli.groups import CommandApp, CommandGroup
-from clients.cli.operations import BESIDE, NounGroup
+from clients.cli.operations import BESIDE, NounGroup, OperatorGroup, two_words
 from clients.document import Document
 from clients.errors import ClientError
 from clients.schemas import DocumentError
@@ -92,14 +92,20 @@ class RootGroup(CommandGroup):
             return of_two_words, self.commands[of_two_words], args[2:]
         if name in self.commands:
             return super().resolve_command(ctx, args)
-        group = None
+        group: CommandGroup | None = None
         if name not in SHORTCUT_MODULES or (name in DOCUMENTED_TOO and len(args) > 1):
             group = self._documented(name, args, completing=ctx.resilient_parsing)
         if name in SHORTCUT_MODULES and (group is None or args[1] not in group.list_commands(ctx)):
             return name, _shortcut(name), args[1:]
+        group = group or self._of_two_words(name)
         if group is None:
             return super().resolve_command(ctx, args)
         return name, group, args[1:]
+
+    def _of_two_words(self, first: str) -> CommandGroup | None:
+        """Answer those of the server's commands that begin with the word, as a group."""
+        found = two_words(self.commands, first)
+        return OperatorGroup(first, found) if found else None
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         given.forget()

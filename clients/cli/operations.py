@@ -91,11 +91,14 @@ class NounGroup(CommandGroup):
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  typer's signature
         return [*self._operations, *self._beside]
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  see above
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write what there is without building each command, which takes a moment."""
         with formatter.section("Commands"):
             rows = [(name, one.summary) for name, one in self._operations.items()]
             formatter.write_dl(rows + [(name, told) for name, (_, told) in self._beside.items()])
+        beside = two_words(ctx.find_root().command.commands, ctx.info_name)
+        if beside:
+            write_commands(formatter, "For the operator of this installation", beside)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002  typer's signature
         if cmd_name in self._beside:
@@ -107,6 +110,34 @@ class NounGroup(CommandGroup):
             written = WRITTEN.get(operation.id)
             self.commands[cmd_name] = by_module(written) if written else build(operation)
         return self.commands[cmd_name]
+
+
+class OperatorGroup(CommandGroup):
+    """The server's commands that begin with one word, where the document has no such noun."""
+
+    def __init__(self, first: str, commands: Mapping[str, Any]) -> None:
+        super().__init__(
+            name=first,
+            commands={**commands},
+            help="Commands for the operator of this installation.",
+            no_args_is_help=True,
+            rich_markup_mode=None,
+        )
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  typer's signature
+        write_commands(formatter, "Commands", self.commands)
+
+
+def write_commands(formatter: Any, heading: str, commands: Mapping[str, Any]) -> None:
+    with formatter.section(heading):
+        rows = [(name, one.get_short_help_str(120)) for name, one in commands.items()]
+        formatter.write_dl(rows)
+
+
+def two_words(commands: Mapping[str, Any], first: str) -> dict[str, Any]:
+    """Answer the commands of two words that begin with this one, by their second word."""
+    words = {name: name.partition(" ") for name in sorted(commands)}
+    return {words[name][2]: commands[name] for name in words if words[name][:2] == (first, " ")}
 
 
 def _place(operation: Operation) -> int:

@@ -4,12 +4,13 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import typer
 
-from clients.cli import app, run
+from clients.cli import app
 from clients.cli.app import SHORTCUT_MODULES
 from clients.cli.options import first_paragraph, options_of
 from clients.source import SHIPPED, DocumentSource
@@ -77,21 +78,23 @@ def test_every_shortcut_has_an_example(argv: list[str], folder: object, cli: Cli
     assert "`Example" not in ran.out
 
 
-def test_every_command_of_the_server_has_an_example(
-    folder: object, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def with_server(folder: object) -> Iterator[None]:
+    """The server's commands stand beside the client's."""
     registered = list(app.registered_commands)
-    try:
-        commands.register(app)
-        for command in commands.COMMANDS:
-            name = command.__name__.replace("_", "-")
-            capsys.readouterr()
-            assert run([name, "--help"]) == 0
-            out = capsys.readouterr().out
-            assert "Example" in out
-            assert f"menagerie {name}" in out
-    finally:
-        app.registered_commands[:] = registered
+    commands.register(app)
+    yield
+    app.registered_commands[:] = registered
+
+
+@pytest.mark.usefixtures("with_server")
+def test_every_command_of_the_server_has_an_example(cli: Cli) -> None:
+    for command in commands.COMMANDS:
+        name = command.__name__.replace("_", "-")
+        ran = cli(name, "--help")
+        assert ran.code == 0, ran.err
+        assert "Example" in ran.out
+        assert f"menagerie {name}" in ran.out
 
 
 @pytest.mark.parametrize("argv", [["-h"], ["instances", "-h"], ["instances", "pause", "-h"]])
@@ -125,6 +128,31 @@ def test_what_is_misspelt_is_answered_with_what_was_meant(
     assert ran.code == 2
     assert "did you mean" in ran.err
     assert meant in ran.err.partition("did you mean")[2]
+
+
+@pytest.mark.parametrize(
+    ("argv", "shown"),
+    [
+        (["billing", "--help"], ["credit-note  Correct an invoice", "run          Make the"]),
+        (["billing"], ["show         List the invoices of a month"]),
+        (["credits", "--help"], ["list  List credits", "grant  Grant an organization a credit"]),
+        (["programmes", "-h"], ["apply              Apply for", "approve  Approve an application"]),
+    ],
+)
+@pytest.mark.usefixtures("with_server")
+def test_the_servers_commands_of_a_word_are_listed(
+    argv: list[str], shown: list[str], cli: Cli
+) -> None:
+    """Beside those of the document, where it has some."""
+    ran = cli(*argv)
+    told = ran.out + ran.err
+    assert [line for line in shown if line not in told] == []
+
+
+@pytest.mark.usefixtures("with_server")
+def test_of_two_words_the_second_can_be_misspelt(cli: Cli) -> None:
+    ran = cli("billing", "payy")
+    assert (ran.code, "there is no command payy; did you mean pay?" in ran.err) == (2, True)
 
 
 @pytest.mark.parametrize(
