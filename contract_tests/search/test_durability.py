@@ -3,10 +3,16 @@
 import random
 import shutil
 import signal
+from pathlib import Path
+from typing import Any
 
+import orjson
 import psutil
 
 from contract_tests.search.process import Service
+from instance_services.search import databases
+from instance_services.search.indexing import Indexer
+from instance_services.search.tasks import TaskQueue
 
 
 def test_no_accepted_task_is_lost_to_kills(own_service: Service) -> None:
@@ -50,3 +56,26 @@ def test_candidates_are_made_again_where_they_are_missing(own_service: Service) 
     shutil.rmtree(service.data / "candidates")
     service.start()
     assert service.ask("POST", "/indexes/a/search", {"q": "hello"})["hits"]
+
+
+def test_a_batch_that_does_not_fit_fails_and_the_next_is_done(tmp_path: Path) -> None:
+    databases.make(tmp_path)
+    indexer = Indexer(tmp_path)
+    queue = TaskQueue(databases.open_tasks(tmp_path))
+
+    def add(size: int) -> dict[str, Any]:
+        payload = {
+            "isPartial": False,
+            "primaryKey": "id",
+            "documents": [{"id": 1, "a": "a" * size}],
+        }
+        summary = queue.accept("documentAdditionOrUpdate", "x", {}, orjson.dumps(payload))
+        assert indexer.step()
+        return queue.get(summary["taskUid"]) or {}
+
+    (pages,) = indexer._data.execute("PRAGMA page_count").fetchone()
+    indexer._data.execute(f"PRAGMA max_page_count = {pages + 20}")
+    failed = add(1_000_000)
+    assert (failed["status"], failed["error"]["code"]) == ("failed", "no_space_left_on_device")
+    assert add(10)["status"] == "succeeded"
+    indexer.close()

@@ -77,4 +77,6 @@ def _opened(path: Path) -> sqlite3.Connection:
     made = sqlite3.connect(path, _BUSY_S, isolation_level=None, check_same_thread=False)
     made.execute("PRAGMA synchronous=FULL")
     made.execute("PRAGMA foreign_keys=ON")
+    # In a sandbox there may be no folder for files that are needed for a moment.
+    made.execute("PRAGMA temp_store=MEMORY")
     return made

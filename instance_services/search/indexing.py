@@ -4,6 +4,7 @@ The candidates of new documents are committed first, then the database, then the
 former ones are removed: whoever reads in between finds one whole state (snapshots.py).
 """
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ log = structlog.get_logger()
 
 BATCH_MAX: Final = 200
 """Tasks that are applied together."""
+_REASON_MAX: Final = 300
 
 
 class Indexer:
@@ -50,7 +52,11 @@ class Indexer:
         if batch[0].type in {"taskCancelation", "taskDeletion"}:
             self._change_tasks(batch[0])
             return True
-        self._apply(batch)
+        try:
+            self._apply(batch)
+        except Exception as error:  # noqa: BLE001 - a batch must not keep others from being done
+            log.error("a batch failed", reason=repr(error)[:_REASON_MAX])  # noqa: TRY400 - with a reason
+            self._fail(batch, error)
         self._tell_applied()
         self._remove_stale()
         return True
@@ -63,6 +69,13 @@ class Indexer:
             member, count = "deletedTasks", self._queue.delete(uids)
         details = task.details | {member: count}
         self._queue.finish({task.uid: Outcome("succeeded", details)})
+
+    def _fail(self, batch: list[Task], error: Exception) -> None:
+        """Nothing of the batch was done: its transaction is lost, as when the storage is full."""
+        # What they were told of it is not committed.
+        self._writers.clear()
+        told = _told(error)
+        self._queue.finish({task.uid: Outcome("failed", _failed(task), told) for task in batch})
 
     def _apply(self, batch: list[Task]) -> None:
         with self._transaction():
@@ -84,9 +97,12 @@ class Indexer:
             details = changes.apply(task)
         except ApiError as error:
             failed = described(error.code, error.detail)
-        except Exception:
-            log.exception("a task failed", task=task.uid, kind=task.type)
-            failed = described("internal", "the task failed because of an internal error")
+        except Exception as error:
+            if not self._data.in_transaction:
+                raise
+            reason = repr(error)[:_REASON_MAX]
+            log.error("a task failed", task=task.uid, reason=reason)  # noqa: TRY400 - with a reason
+            failed = _told(error)
         else:
             self._data.execute("RELEASE task")
             return Outcome("succeeded", details)
@@ -180,6 +196,14 @@ class Indexer:
     def close(self) -> None:
         self._writers.clear()
         self._data.close()
+
+
+def _told(error: Exception) -> dict[str, str]:
+    """For whoever asked for the task, of an error that is not theirs."""
+    full = isinstance(error, sqlite3.OperationalError) and "full" in str(error)
+    code = "no_space_left_on_device" if full else "internal"
+    reason = "the storage is full" if full else "of an internal error"
+    return described(code, f"the task failed because {reason}; nothing of it was done")
 
 
 def _failed(task: Task) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 EMPTY: Final = object()
-"""The value of an empty object or array."""
+"""The value of an empty object or array; beside its own, also that of an empty text."""
 
 
 def fields(document: dict[str, Any]) -> dict[str, list[Any]]:
@@ -32,6 +32,8 @@ def _collect(path: str, value: Any, found: dict[str, list[Any]], *, inside: bool
         for item in value:
             _collect(path, item, found, inside=True)
     elif value is not None or not inside:
+        if value == "" and not inside:
+            values.append(EMPTY)
         values.append(value)
 
 

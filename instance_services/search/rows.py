@@ -107,8 +107,6 @@ def _values(path: str, value: Any) -> Iterator[FieldValue]:
         yield FieldValue(path, EMPTY, None, None, None)
     elif isinstance(value, bool | str):
         text = value if isinstance(value, str) else str(value).lower()
-        if text == "":
-            yield FieldValue(path, EMPTY, None, None, None)
         yield FieldValue(path, STRING, texts.normalized(text), None, text)
     else:
         yield FieldValue(path, NUMBER, plain_number(float(value)), float(value), None)
