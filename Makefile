@@ -44,7 +44,7 @@ check: $(VENV)/.dev ## check formatting, lint, types, the OpenAPI documents and 
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy $(addprefix -p ,$(ROOMS)) -p contract_tests -p tools
-	@$(BIN)/python -m tools.lint_document openapi.yaml cell/openapi.yaml instance_services/duckdb/openapi.yaml instance_services/queues/openapi.yaml handlers/sso/scim.yaml
+	@$(BIN)/python -m tools.lint_document openapi.yaml cell/openapi.yaml instance_services/duckdb/openapi.yaml instance_services/queues/openapi.yaml instance_services/search/openapi.yaml handlers/sso/scim.yaml
 	@$(BIN)/python -m tools.released
 	@$(BIN)/python -m pytest -q -n0 contract_tests/habits
 	@$(BIN)/hadolint Dockerfile

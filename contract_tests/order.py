@@ -51,6 +51,7 @@ SECONDS: Final = {
         "test_postgres_lockouts": 10,
     },
     "api": {"test_guessing": 6, "test_schemathesis": 5, "test_bad_input": 5, "test_events": 5},
+    "search": {"test_durability": 8, "test_oracle": 6},
     "duckdb": {"test_durability": 9, "test_recovery": 7, "test_document": 7, "test_hostile": 5},
 }
 # By the room, where nothing is said of the file.

@@ -36,7 +36,7 @@ ROOMS: Final = {
     "storage": ("storage", "workflows"),
     "cell": ("cell", "engines", "isolation"),
     "gateway": ("gateway", "engines", "isolation"),
-    "instance_services": ("duckdb", "cell"),
+    "instance_services": ("duckdb", "search", "cell"),
     "clients": ("clients",),
     "pages": ("pages", "api", "cell", "clients"),
     "menagerie": ("end_to_end", "monitoring"),

@@ -11,7 +11,8 @@ import duckdb
 import pytest
 
 from contract_tests.by_day import one_in
-from instance_services.duckdb import errors, logs
+from instance_services import logs
+from instance_services.duckdb import errors
 from instance_services.duckdb import refusals as refusals_
 from instance_services.duckdb.reference import Reference
 from instance_services.duckdb.refusals import Refusals, StatementRefused

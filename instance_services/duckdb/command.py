@@ -9,7 +9,8 @@ from pathlib import Path
 import structlog
 import uvicorn
 
-from instance_services.duckdb import logs, memory
+from instance_services import logs
+from instance_services.duckdb import memory
 from instance_services.duckdb.database import EngineLimits
 from instance_services.duckdb.engine import SerialExecutor
 from instance_services.duckdb.service import make_app, render_error

@@ -6,6 +6,8 @@ from pathlib import Path
 import duckdb
 import structlog
 
+from instance_services.logs import TRACE, before
+
 log = structlog.get_logger()
 
 FAULT = "the engine failed on this statement because of an internal error; it had no effect"
@@ -21,18 +23,8 @@ _FAULTS = (duckdb.FatalException, duckdb.InternalException)
 _MEMORY = (duckdb.OutOfMemoryException, MemoryError)
 _DISK = "max_temp_directory_size"
 _LINE = re.compile(r"^LINE (\d+):", re.MULTILINE)
-TRACE = "Stack Trace:"
 _ADVICE = "Possible solutions:"
 _PLACE = re.compile(r"(?:0x[0-9a-fA-F]+|/[\w.-]+)+")
-
-
-def before(text: str, *marks: str) -> str:
-    """What stands before the first of these, without blanks at its end.
-
-    An error quotes what it is about, which may be a megabyte of blanks.
-    """
-    found = [at for mark in marks if (at := text.find(mark)) >= 0]
-    return text[: min(found)].rstrip() if found else text
 
 
 def told(error: Exception, directory: Path, *, rendered: bool) -> str:

@@ -1,4 +1,4 @@
-"""Owns the log of the process, which its owner may read: nothing of the machine is in it."""
+"""Owns the log of a process, which its owner may read: nothing of the machine is in it."""
 
 import logging
 import re
@@ -10,14 +10,23 @@ from typing import Any
 import structlog
 from structlog.typing import EventDict
 
-from instance_services.duckdb.errors import TRACE, before
-
+TRACE = "Stack Trace:"
+"""What an engine's error says before its own stack."""
 # Of a path of two parts or more, the last tells enough.
 _PATH = re.compile(r"(?<![\w:/])(?:/[\w.+@-]+)+/([\w.+@-]+)")
 _EXCEPTION = re.compile(r"^[\w.]+: .*", re.MULTILINE)
 # Of each text in a line, whatever those who are logged have sent.
 _TEXT_MAX = 4_000
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{4,}\b")
+
+
+def before(text: str, *marks: str) -> str:
+    """What stands before the first of these, without blanks at its end.
+
+    An error quotes what it is about, which may be a megabyte of blanks.
+    """
+    found = [at for mark in marks if (at := text.find(mark)) >= 0]
+    return text[: min(found)].rstrip() if found else text
 
 
 def set_up(level: str) -> None:

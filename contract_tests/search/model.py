@@ -1,0 +1,306 @@
+"""A slow and obvious model of a search, which the engine is compared with.
+
+It looks at each document by itself, with no index, and has nothing of the engine's but its words.
+"""
+
+import re
+import unicodedata
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+Doc = dict[str, Any]
+
+
+def plain(text: str) -> str:
+    letters = unicodedata.normalize("NFKD", text.casefold())
+    return "".join(each for each in letters if unicodedata.category(each) not in ("Mn", "Mc", "Me"))
+
+
+def spoken(text: str) -> list[tuple[str, int]]:
+    """Words and their positions; eight positions lie beyond the end of a sentence."""
+    found: list[tuple[str, int]] = []
+    place, end = 0, 0
+    for match in re.finditer(r"[a-zA-Zéè0-9]+", text):
+        if found:
+            place += 8 if re.search(r"[.,]", text[end : match.start()]) else 1
+        found.append((plain(match.group()), place))
+        end = match.end()
+    return found
+
+
+def edits(one: str, other: str) -> int:
+    """Optimal string alignment, by its definition."""
+    table = {(i, 0): i for i in range(len(one) + 1)} | {(0, j): j for j in range(len(other) + 1)}
+    for i in range(1, len(one) + 1):
+        for j in range(1, len(other) + 1):
+            table[i, j] = min(
+                table[i - 1, j] + 1,
+                table[i, j - 1] + 1,
+                table[i - 1, j - 1] + (one[i - 1] != other[j - 1]),
+            )
+            if i > 1 and j > 1 and one[i - 1] == other[j - 2] and one[i - 2] == other[j - 1]:
+                table[i, j] = min(table[i, j], table[i - 2, j - 2] + 1)
+    return table[len(one), len(other)]
+
+
+def typos(wanted: str, word: str) -> int:
+    return 0 if wanted == word else edits(wanted, word) + (wanted[0] != word[0])
+
+
+def allowed(word: str) -> int:
+    return 2 if len(word) >= 9 else 1 if len(word) >= 5 else 0
+
+
+def term_typos(wanted: str, word: str, is_prefix: bool) -> int | None:
+    """How many typos the word has as this term; None where it has too many."""
+    beginnings = [word[:end] for end in range(1, len(word) + 1)] if is_prefix else [word]
+    least = min(typos(wanted, each) for each in beginnings)
+    return least if least <= allowed(wanted) else None
+
+
+@dataclass(frozen=True)
+class Filter:
+    """`kind` is and, or, not, or a condition's operator."""
+
+    kind: str
+    parts: tuple["Filter", ...] = ()
+    attribute: str = ""
+    values: tuple[Any, ...] = ()
+
+    def written(self) -> str:
+        if self.kind in {"AND", "OR"}:
+            return "(" + f" {self.kind} ".join(part.written() for part in self.parts) + ")"
+        if self.kind == "NOT":
+            return f"NOT ({self.parts[0].written()})"
+        if self.kind == "IN":
+            return f"{self.attribute} IN [{', '.join(map(_quoted, self.values))}]"
+        if self.kind == "TO":
+            return f"{self.attribute} {self.values[0]} TO {self.values[1]}"
+        return " ".join([self.attribute, self.kind, *map(_quoted, self.values)])
+
+    def holds(self, document: Doc) -> bool:  # noqa: PLR0911 - one for each kind
+        if self.kind == "AND":
+            return all(part.holds(document) for part in self.parts)
+        if self.kind == "OR":
+            return any(part.holds(document) for part in self.parts)
+        if self.kind == "NOT":
+            return not self.parts[0].holds(document)
+        if self.kind == "EXISTS":
+            return self.attribute in document
+        value = document.get(self.attribute)
+        if self.kind == "IS NULL":
+            return self.attribute in document and value is None
+        if self.kind == "IS EMPTY":
+            return value in ("", []) and value is not None
+        return self._compares(value if isinstance(value, list) else [value])
+
+    def _compares(self, own: list[Any]) -> bool:
+        if self.kind in {"=", "IN"}:
+            return any(_equal(each, wanted) for each in own for wanted in self.values)
+        if self.kind == "!=":
+            return not any(_equal(each, self.values[0]) for each in own)
+        if self.kind == "TO":
+            low, high = self.values
+            # Of several values, one may be above the lower bound, and another below the upper.
+            numbers = [each for each in own if _is_number(each)]
+            return any(each >= low for each in numbers) and any(each <= high for each in numbers)
+        if self.kind in {"CONTAINS", "STARTS WITH"}:
+            wanted = plain(str(self.values[0]))
+            texts = [plain(_text(each)) for each in own if isinstance(each, str | bool)]
+            if self.kind == "CONTAINS":
+                return any(wanted in each for each in texts)
+            return any(each.startswith(wanted) for each in texts)
+        limit = self.values[0]
+        checks = {
+            ">": lambda each: each > limit,
+            ">=": lambda each: each >= limit,
+            "<": lambda each: each < limit,
+            "<=": lambda each: each <= limit,
+        }
+        return any(checks[self.kind](each) for each in own if _is_number(each))
+
+
+def _quoted(value: Any) -> str:
+    text = _text(value)
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _equal(own: Any, wanted: Any) -> bool:
+    if own is None:
+        return False
+    if _is_number(own):
+        try:
+            return float(own) == float(_text(wanted))
+        except ValueError:
+            return False
+    return plain(_text(own)) == plain(_text(wanted))
+
+
+@dataclass(frozen=True)
+class Asked:
+    q: str = ""
+    filter: Filter | None = None
+    sort: tuple[tuple[str, bool], ...] = ()
+    distinct: str | None = None
+    strategy: str = "last"
+
+
+@dataclass
+class Model:
+    """All documents in the order in which they were first added."""
+
+    searchable: list[str]
+    rules: list[str]
+    documents: list[Doc] = field(default_factory=list)
+
+    def found(self, asked: Asked) -> list[Doc]:
+        kept = [each for each in self.documents if asked.filter is None or asked.filter.holds(each)]
+        terms = [word for word, _ in spoken(asked.q)]
+        costs = [(self._costs(each, terms, asked), number) for number, each in enumerate(kept)]
+        ordered = sorted((cost, number) for cost, number in costs if cost is not None)
+        result = [kept[number] for _, number in ordered]
+        return self._distinct(result, asked.distinct)
+
+    def facets(self, found: list[Doc], attribute: str) -> dict[str, int]:
+        counts: dict[str, set[int]] = {}
+        shown: dict[str, str] = {}
+        for number, document in enumerate(found):
+            for value in _values(document, attribute):
+                text = _number(float(value)) if _is_number(value) else _text(value)
+                key = plain(text)
+                counts.setdefault(key, set()).add(number)
+                shown[key] = min(shown.get(key, text), text)
+        return {shown[key]: len(numbers) for key, numbers in counts.items()}
+
+    def _distinct(self, found: list[Doc], attribute: str | None) -> list[Doc]:
+        if attribute is None:
+            return found
+        seen: list[Any] = []
+        kept = []
+        for document in found:
+            keys = [
+                float(each) if _is_number(each) else plain(_text(each))
+                for each in _values(document, attribute)
+            ]
+            if not any(key in seen for key in keys):
+                kept.append(document)
+                seen.extend(keys)
+        return kept
+
+    def _costs(self, document: Doc, terms: list[str], asked: Asked) -> list[Any] | None:
+        hits = [self._hits(document, term, term is terms[-1]) for term in terms]
+        count = 0
+        while count < len(hits) and hits[count]:
+            count += 1
+        if terms and (count == 0 or (asked.strategy == "all" and count < len(terms))):
+            return None
+        costs: list[Any] = []
+        for rule in self.rules:
+            if rule == "sort":
+                costs.extend(_sort_key(document, *each) for each in asked.sort)
+            elif ":" in rule:
+                name, direction = rule.split(":")
+                costs.append(_sort_key(document, name, direction == "desc"))
+            elif terms:
+                costs.extend(self._cost(rule, document, terms, hits[:count]))
+        return costs
+
+    def _hits(self, document: Doc, term: str, is_prefix: bool) -> list[tuple[int, int, int, str]]:
+        """(rank of the attribute, position, typos, word) of each place."""
+        found = []
+        for rank, attribute in enumerate(self.searchable):
+            for word, place in spoken(str(document.get(attribute) or "")):
+                made = term_typos(term, word, is_prefix)
+                if made is not None:
+                    found.append((rank, place, made, word))
+        return found
+
+    def _cost(
+        self,
+        rule: str,
+        document: Doc,
+        terms: list[str],
+        hits: list[list[tuple[int, int, int, str]]],
+    ) -> list[int]:
+        if rule == "words":
+            return [len(terms) - len(hits)]
+        if rule == "typo":
+            return [sum(min(each[2] for each in some) for some in hits)]
+        if rule == "attributeRank":
+            return [sum(min(each[0] for each in some) for some in hits)]
+        if rule == "wordPosition":
+            starts = [min(each[1] for each in some) for some in hits]
+            return [sum(place.bit_length() for place in starts)]
+        if rule == "proximity":
+            pairs = pairwise(hits)
+            return [sum(_apart(one, other) - 1 for one, other in pairs)]
+        inexact = sum(all(each[3] != terms[n] for each in some) for n, some in enumerate(hits))
+        return [self._whole(document, terms, hits), inexact]
+
+    def _whole(
+        self, document: Doc, terms: list[str], hits: list[list[tuple[int, int, int, str]]]
+    ) -> int:
+        best = 2
+        for rank in {each[0] for some in hits for each in some}:
+            words = [word for word, _ in spoken(str(document[self.searchable[rank]]))]
+            if words == terms:
+                best = 0
+            elif words[: len(terms)] == terms:
+                best = min(best, 1)
+        return best
+
+
+def _apart(one: list[tuple[int, int, int, str]], other: list[tuple[int, int, int, str]]) -> int:
+    best = 8
+    for rank, place, _, _ in one:
+        for following, at, _, _ in other:
+            if rank == following and at > place:
+                best = min(best, at - place)
+            if rank == following and at < place:
+                best = min(best, place - at + 1)
+    return best
+
+
+def _values(document: Doc, attribute: str) -> list[Any]:
+    value = document.get(attribute)
+    values = value if isinstance(value, list) else [value]
+    return [each for each in values if each is not None]
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else repr(value)
+
+
+def _sort_key(document: Doc, attribute: str, is_descending: bool) -> "Sorted":
+    values = _values(document, attribute)
+    numbers = [float(each) for each in values if _is_number(each)]
+    texts = [plain(_text(each)) for each in values if not _is_number(each)]
+    pick = max if is_descending else min
+    if numbers:
+        return Sorted(0, pick(numbers), is_descending)
+    return Sorted(1, pick(texts), is_descending) if texts else Sorted(2, 0, is_descending)
+
+
+@dataclass(frozen=True)
+class Sorted:
+    """Numbers are before texts, and these before nothing, in either direction."""
+
+    kind: int
+    value: Any
+    is_descending: bool
+
+    def __lt__(self, other: "Sorted") -> bool:
+        if self.kind != other.kind:
+            return self.kind < other.kind
+        if self.is_descending:
+            return bool(self.value > other.value)
+        return bool(self.value < other.value)

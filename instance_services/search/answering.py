@@ -1,0 +1,52 @@
+"""Owns the way from a search request to its answer."""
+
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+
+from instance_services.search import results
+from instance_services.search.boundary import SearchService
+from instance_services.search.callers import KeyBearer
+from instance_services.search.errors import ApiError
+from instance_services.search.searching import Search
+
+NOT_ENABLED: Final = (
+    *("hybrid", "vector", "retrieveVectors", "showRankingScoreDetails", "locales", "media"),
+    "personalize",
+)
+"""What searches of Meilisearch may ask for, and this engine does not have."""
+
+
+def search(
+    service: SearchService, caller: KeyBearer, index_uid: str, given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Raises ApiError. What a tenant may not see is not found."""
+    for name in NOT_ENABLED:
+        if given.get(name):
+            raise ApiError("feature_not_enabled", f"`{name}` is not enabled here")
+    started = time.monotonic()
+    rule = caller.rule(index_uid) or {}
+    with service.snapshots.index(index_uid) as state:
+        one = Search(state, given, rule.get("filter"))
+        found = one.find()
+        spent_ms = round(1_000 * (time.monotonic() - started))
+        return results.answer(state, one, found, given, spent_ms)
+
+
+def of_parameters(given: Mapping[str, Any]) -> dict[str, Any]:
+    """A search by GET as one by POST has it; a filter may be the JSON of an array."""
+    renamed = {_camel(name): value for name, value in given.items() if value is not None}
+    text = renamed.get("filter")
+    if isinstance(text, str) and text.lstrip().startswith("["):
+        try:
+            renamed["filter"] = orjson.loads(text)
+        except orjson.JSONDecodeError:
+            raise ApiError("invalid_search_filter", "the filter is no JSON array") from None
+    return renamed
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))

@@ -1,0 +1,57 @@
+"""Owns the command line: `python -m instance_services.search`."""
+
+import argparse
+from pathlib import Path
+
+import uvicorn
+
+from instance_services import logs
+from instance_services.search.callers import MasterKeys
+from instance_services.search.rendering import render
+from instance_services.search.search_app import BODY_BYTES_MAX, make_app
+from specserver.http_protocol import http_protocol
+
+
+def _arguments(words: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m instance_services.search",
+        description="Serve one search engine over HTTP on a unix socket.",
+    )
+    parser.add_argument("--socket", type=Path, required=True, help="unix socket to listen on")
+    parser.add_argument("--data", type=Path, required=True, help="folder of the data")
+    parser.add_argument(
+        "--keys", type=Path, required=True, help='["<master key>", …], newest first'
+    )
+    parser.add_argument("--threads", type=int, default=4, help="requests that run at once")
+    parser.add_argument(
+        "--body-bytes", type=int, default=BODY_BYTES_MAX, help="maximum size of a body"
+    )
+    parser.add_argument(
+        "--stop-timeout-s", type=int, default=5, help="seconds for running requests to end"
+    )
+    parser.add_argument("--log-level", default="info", help="debug, info, warning, error")
+    return parser.parse_args(words)
+
+
+def main(words: list[str] | None = None) -> int:
+    given = _arguments(words)
+    logs.set_up(given.log_level)
+    app = make_app(
+        given.data, MasterKeys(given.keys), body_bytes=given.body_bytes, threads=given.threads
+    )
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app,
+            uds=str(given.socket),
+            loop="uvloop",
+            http=http_protocol(render),
+            ws="none",
+            lifespan="on",
+            access_log=False,
+            server_header=False,
+            log_config=None,
+            timeout_graceful_shutdown=given.stop_timeout_s,
+        )
+    )
+    server.run()
+    return 0 if server.started else 1

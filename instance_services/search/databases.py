@@ -1,0 +1,82 @@
+"""Owns the files of an instance: two SQLite databases, and a folder of candidates.
+
+`tasks.db` has what was asked for and the keys, and is written in short transactions. `data.db` has
+indexes and their documents, and is written by the indexing process alone, one transaction a batch.
+What is in `candidates` is made of `data.db` and can be made again.
+"""
+
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+TASKS: Final = "tasks.db"
+DATA: Final = "data.db"
+CANDIDATES: Final = "candidates"
+_BUSY_S: Final = 30.0
+
+_TASKS_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS tasks (
+    uid INTEGER PRIMARY KEY, index_uid TEXT, type TEXT NOT NULL, status TEXT NOT NULL,
+    details TEXT, error TEXT, payload BLOB, canceled_by INTEGER,
+    enqueued_at TEXT NOT NULL, started_at TEXT, finished_at TEXT
+);
+CREATE INDEX IF NOT EXISTS tasks_of_status ON tasks (status, uid);
+CREATE TABLE IF NOT EXISTS next_task (uid INTEGER NOT NULL);
+INSERT INTO next_task SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM next_task);
+CREATE TABLE IF NOT EXISTS keys (
+    uid TEXT PRIMARY KEY, name TEXT, description TEXT, actions TEXT NOT NULL,
+    indexes TEXT NOT NULL, expires_at TEXT, created_at TEXT NOT NULL, updated_at TEXT NOT NULL
+);
+"""
+_DATA_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS indexes (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, uid TEXT NOT NULL UNIQUE, primary_key TEXT,
+    settings TEXT NOT NULL, created_at TEXT NOT NULL, updated_at TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS documents (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, index_number INTEGER NOT NULL, key TEXT NOT NULL,
+    place INTEGER NOT NULL, body BLOB NOT NULL, words BLOB NOT NULL
+);
+CREATE UNIQUE INDEX IF NOT EXISTS documents_by_key ON documents (index_number, key);
+CREATE INDEX IF NOT EXISTS documents_by_place ON documents (index_number, place);
+CREATE TABLE IF NOT EXISTS field_values (
+    index_number INTEGER NOT NULL, path TEXT NOT NULL, kind INTEGER NOT NULL,
+    text TEXT, number REAL, original TEXT, document INTEGER NOT NULL
+);
+CREATE INDEX IF NOT EXISTS values_by_text ON field_values (index_number, path, text);
+CREATE INDEX IF NOT EXISTS values_by_number ON field_values (index_number, path, number);
+CREATE INDEX IF NOT EXISTS values_by_document ON field_values (document);
+CREATE TABLE IF NOT EXISTS applied (
+    task INTEGER PRIMARY KEY, status TEXT NOT NULL, details TEXT, error TEXT
+);
+CREATE TABLE IF NOT EXISTS stale (index_number INTEGER NOT NULL, document INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS generation (number INTEGER NOT NULL);
+INSERT INTO generation SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM generation);
+"""
+
+
+def open_tasks(folder: Path) -> sqlite3.Connection:
+    return _opened(folder / TASKS)
+
+
+def open_data(folder: Path) -> sqlite3.Connection:
+    return _opened(folder / DATA)
+
+
+def make(folder: Path) -> None:
+    """Both databases, with their tables, where they are not there yet."""
+    for name, schema in ((TASKS, _TASKS_SCHEMA), (DATA, _DATA_SCHEMA)):
+        connection = _opened(folder / name)
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.executescript(schema)
+        connection.close()
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    # Transactions are begun and ended in words of our own.
+    made = sqlite3.connect(path, _BUSY_S, isolation_level=None, check_same_thread=False)
+    made.execute("PRAGMA synchronous=FULL")
+    made.execute("PRAGMA foreign_keys=ON")
+    # In a sandbox there may be no folder for files that are needed for a moment.
+    made.execute("PRAGMA temp_store=MEMORY")
+    return made

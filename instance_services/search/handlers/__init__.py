@@ -1,0 +1,1 @@
+"""One module per tag of the document; a function per operation."""

@@ -1,0 +1,29 @@
+"""Owns the operations of the tag Search."""
+
+from typing import Any
+
+from instance_services.search import answering
+from instance_services.search.boundary import check_index
+from specserver import Exchange
+
+
+def post(exchange: Exchange, index_uid: str, body: dict[str, Any]) -> dict[str, Any]:
+    return answering.search(exchange.app_state, exchange.principal, index_uid, body)
+
+
+def get(exchange: Exchange, index_uid: str, **given: Any) -> dict[str, Any]:
+    return answering.search(
+        exchange.app_state, exchange.principal, index_uid, answering.of_parameters(given)
+    )
+
+
+def multi(exchange: Exchange, body: dict[str, Any]) -> dict[str, Any]:
+    for query in body["queries"]:
+        check_index(exchange, query["indexUid"])
+    return {
+        "results": [
+            {"indexUid": query["indexUid"]}
+            | answering.search(exchange.app_state, exchange.principal, query["indexUid"], query)
+            for query in body["queries"]
+        ]
+    }

@@ -1,0 +1,259 @@
+"""Owns the order of what a query finds: the ranking rules, on the words of each document.
+
+Each rule gives a document a cost, less is better, and the most that it could be. The costs of all
+rules, in the order of the settings, are compared one after the other.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+from instance_services.search import paths, texts
+from instance_services.search.queries import ParsedQuery, Term
+
+FAR: Final = 8
+_PLACES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+Words = Mapping[str, tuple[list[str], list[int]]]
+
+
+class Hit(NamedTuple):
+    """Where a term is found: the attribute, and the positions of its first and last word.
+
+    `is_exact` where it is the term itself, and no longer word or synonym.
+    """
+
+    rank: int
+    path: str
+    start: int
+    end: int
+    typos: int
+    is_exact: bool
+
+
+@dataclass(frozen=True)
+class Cost:
+    cost: int
+    most: int
+
+
+class Matcher:
+    """Finds the terms of one query in the words of documents."""
+
+    def __init__(
+        self, query: ParsedQuery, searchable: Sequence[str], settings: dict[str, Any]
+    ) -> None:
+        self._query = query
+        self._searchable = searchable
+        self._exact_attributes = settings["typoTolerance"]["disableOnAttributes"] or ()
+        # The same words are in many documents: what the terms make of each is found once.
+        self._known: dict[str, tuple[tuple[int, int, bool], ...]] = {}
+        self._ranks: dict[str, int | None] = {}
+
+    def hits(self, words: Words) -> list[list[Hit]]:
+        """For each term, all places where it is found."""
+        found: list[list[Hit]] = [[] for _ in self._query.terms]
+        for path, (texts_of, places) in words.items():
+            rank = self._rank(path)
+            if rank is None:
+                continue
+            self._single_words(found, rank, path, texts_of, places)
+            for number, term in enumerate(self._query.terms):
+                phrased = [(term.words, True)] if term.is_phrase else []
+                for wanted, is_exact in [*phrased, *((each, False) for each in term.synonyms)]:
+                    found[number].extend(
+                        Hit(rank, path, start, end, 0, is_exact)
+                        for start, end in phrases(wanted, texts_of, places)
+                    )
+        return found
+
+    def is_excluded(self, words: Words) -> bool:
+        return any(
+            self._rank(path) is not None and any(phrases(phrase, texts_of, places))
+            for path, (texts_of, places) in words.items()
+            for phrase in self._query.excluded
+        )
+
+    def matches(self, word: str) -> tuple[tuple[int, int, bool], ...]:
+        """(term, typos, whether it is the same word) of each term that a word stands for."""
+        found = self._known.get(word)
+        if found is None:
+            found = self._known[word] = tuple(
+                (number, typos, word == term.words[0])
+                for number, term in enumerate(self._query.terms)
+                if not term.is_phrase and (typos := typos_of(term, word)) is not None
+            )
+        return found
+
+    def marking(self, words: Sequence[texts.Word]) -> tuple[dict[str, int], list[tuple[int, int]]]:
+        """By word, how many of its letters a term stands for; first and last word of phrases."""
+        found: dict[str, int] = {}
+        for word in {each.text for each in words}:
+            lengths = [
+                len(self._query.terms[number].words[0])
+                if self._is_begun(number, word)
+                else len(word)
+                for number, _, _ in self.matches(word)
+            ]
+            if lengths:
+                found[word] = max(lengths)
+        spoken = [each.text for each in words]
+        phrased = []
+        for term in self._query.terms:
+            for wanted in [*([term.words] if term.is_phrase else []), *term.synonyms]:
+                at = {
+                    (first, first + len(wanted) - 1)
+                    for first in range(len(spoken))
+                    if spoken[first] == wanted[0]
+                    and spoken[first : first + len(wanted)] == list(wanted)
+                }
+                phrased.extend(sorted(at))
+        return found, phrased
+
+    def _is_begun(self, number: int, word: str) -> bool:
+        term = self._query.terms[number]
+        return term.is_prefix and word.startswith(term.words[0])
+
+    def _single_words(
+        self,
+        found: list[list[Hit]],
+        rank: int,
+        path: str,
+        texts_of: list[str],
+        places: list[int],
+    ) -> None:
+        exact = paths.rank(self._exact_attributes, path) is not None
+        for word, place in zip(texts_of, places, strict=True):
+            for number, typos, is_exact in self.matches(word):
+                if not (exact and typos):
+                    found[number].append(Hit(rank, path, place, place, typos, is_exact))
+
+    def _rank(self, path: str) -> int | None:
+        if path not in self._ranks:
+            self._ranks[path] = paths.rank(self._searchable, path)
+        return self._ranks[path]
+
+
+def typos_of(term: Term, word: str) -> int | None:
+    """How many typos lie between the term and a word; None where it is another word."""
+    found = texts.distance(term.words[0], word, term.typos)
+    if term.is_prefix and found:
+        found = min(found, texts.prefix_distance(term.words[0], word, term.typos))
+    return found if found <= term.typos else None
+
+
+def phrases(
+    wanted: Sequence[str], words: Sequence[str], places: Sequence[int]
+) -> list[tuple[int, int]]:
+    """Where words stand in order right after one another: the positions of first and last."""
+    found = []
+    for at in range(len(words) - len(wanted) + 1):
+        if words[at] != wanted[0] or list(words[at : at + len(wanted)]) != list(wanted):
+            continue
+        start, end = places[at], places[at + len(wanted) - 1]
+        if end - start == len(wanted) - 1:
+            found.append((start, end))
+    return found
+
+
+def matched(hits: Sequence[Sequence[Hit]], order: Sequence[int]) -> int:
+    """How many of the terms are found, of those that may be left out last."""
+    count = 0
+    for number in order:
+        if not hits[number]:
+            break
+        count += 1
+    return count
+
+
+def cost_of(  # noqa: PLR0911 - one for each rule
+    rule: str, hits: Sequence[Sequence[Hit]], query: ParsedQuery, words: Words, attributes: int
+) -> list[Cost]:
+    """Of a document by one rule; `hits` has the terms that count for it.
+
+    `attributes` is how many ranks there are. Rules about values are no concern of this module.
+    """
+    if rule == "words":
+        return [Cost(len(query.terms) - len(hits), len(query.terms))]
+    if rule == "typo":
+        return [Cost(_typos(hits), 2 * max(1, len(hits)))]
+    if rule == "proximity":
+        return [Cost(_proximity(hits), FAR * max(0, len(hits) - 1))]
+    if rule == "attributeRank":
+        return [Cost(_ranks(hits), max(0, attributes - 1) * len(hits))]
+    if rule == "wordPosition":
+        return [Cost(_positions(hits), len(_PLACES) * len(hits))]
+    if rule == "attribute":
+        ranks = cost_of("attributeRank", hits, query, words, attributes)
+        return [*ranks, *cost_of("wordPosition", hits, query, words, attributes)]
+    return _exactness(hits, query, words)
+
+
+def _typos(hits: Sequence[Sequence[Hit]]) -> int:
+    return sum(min(hit.typos for hit in each) for each in hits)
+
+
+def _proximity(hits: Sequence[Sequence[Hit]]) -> int:
+    """How far each term is from the next at best, beyond being right before it."""
+    return sum(_distance(one, other) - 1 for one, other in pairwise(hits))
+
+
+def _distance(one: Sequence[Hit], other: Sequence[Hit]) -> int:
+    """1 where `other` is right after `one` at best; the other way round is one further."""
+    best = FAR
+    starts: dict[str, list[int]] = {}
+    ends: dict[str, list[int]] = {}
+    for hit in other:
+        starts.setdefault(hit.path, []).append(hit.start)
+        ends.setdefault(hit.path, []).append(hit.end)
+    for each in (*starts.values(), *ends.values()):
+        each.sort()
+    for hit in one:
+        if hit.path not in starts:
+            continue
+        following, preceding = starts[hit.path], ends[hit.path]
+        if (at := bisect_right(following, hit.end)) < len(following):
+            best = min(best, following[at] - hit.end)
+        if (at := bisect_left(preceding, hit.start)) > 0:
+            best = min(best, hit.start - preceding[at - 1] + 1)
+        if best == 1:
+            break
+    return best
+
+
+def _ranks(hits: Sequence[Sequence[Hit]]) -> int:
+    return sum(min(hit.rank for hit in each) for each in hits)
+
+
+def _positions(hits: Sequence[Sequence[Hit]]) -> int:
+    return sum(_bucket(min(hit.start for hit in each)) for each in hits)
+
+
+def _bucket(place: int) -> int:
+    """Far from the beginning, a few words more or less make no difference."""
+    return sum(place >= limit for limit in _PLACES)
+
+
+def _exactness(hits: Sequence[Sequence[Hit]], query: ParsedQuery, words: Words) -> list[Cost]:
+    """An attribute that is the query, then one that begins with it, then how many words are."""
+    wanted = query.words
+    best = 2
+    for path in {hit.path for each in hits for hit in each}:
+        texts_of = words[path][0]
+        if texts_of == wanted:
+            best = 0
+            break
+        if texts_of[: len(wanted)] == wanted:
+            best = 1
+    inexact = sum(not any(hit.is_exact for hit in each) for each in hits)
+    return [Cost(best, 2), Cost(inexact, len(hits))]
+
+
+def score(costs: Sequence[Cost]) -> float:
+    """From 0 to 1: how good the costs are, the first before all others."""
+    rank, most = 1, 1
+    for each in costs:
+        rank = (rank - 1) * (each.most + 1) + (each.most - min(each.cost, each.most)) + 1
+        most *= each.most + 1
+    return rank / most

@@ -1,0 +1,235 @@
+"""Owns what an answer shows of what was found: documents, highlights, facets and counts."""
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from instance_services.search import configuration, paths, texts
+from instance_services.search.errors import ApiError
+from instance_services.search.ranking import Matcher
+from instance_services.search.rows import place_of
+from instance_services.search.searching import FoundDocuments, Search
+from instance_services.search.selecting import meters
+from instance_services.search.snapshots import IndexState
+
+_BYTES: Final = "utf-8"
+
+
+def answer(
+    state: IndexState,
+    search: Search,
+    found: FoundDocuments,
+    given: Mapping[str, Any],
+    spent_ms: int,
+) -> dict[str, Any]:
+    """The body of a 200. `found` may have been cut by a distinct attribute."""
+    most = state.settings["pagination"]["maxTotalHits"]
+    ids = found.ids[:most]
+    paged, start, count = _page(given, min(found.total, most))
+    shown = ids[start : start + count]
+    documents = state.documents(shown)
+    hits = [_hit(state, found, each, documents[each], given) for each in shown]
+    body: dict[str, Any] = {
+        "hits": hits,
+        "query": given.get("q") or "",
+        "processingTimeMs": spent_ms,
+        **paged,
+    }
+    if given.get("facets") is not None:
+        body |= facets(state, search, set(found.ids), given["facets"])
+    return body
+
+
+def _page(given: Mapping[str, Any], total: int) -> tuple[dict[str, Any], int, int]:
+    """What is told of the page, and which of the ids it is."""
+    if given.get("page") is None and given.get("hitsPerPage") is None:
+        limit = given.get("limit")
+        limit = 20 if limit is None else limit
+        offset = given.get("offset") or 0
+        told = {"limit": limit, "offset": offset, "estimatedTotalHits": total}
+        return told, offset, limit
+    size = given.get("hitsPerPage")
+    size = 20 if size is None else size
+    page = given.get("page")
+    page = 1 if page is None else page
+    pages = -(-total // size) if size else 0
+    told = {"hitsPerPage": size, "page": page, "totalPages": pages, "totalHits": total}
+    return told, max(0, page - 1) * size, size if page else 0
+
+
+def _hit(
+    state: IndexState,
+    found: FoundDocuments,
+    number: int,
+    document: dict[str, Any],
+    given: Mapping[str, Any],
+) -> dict[str, Any]:
+    displayed = paths.selected(document, state.settings["displayedAttributes"])
+    wanted = given.get("attributesToRetrieve")
+    hit = dict(displayed if wanted is None else paths.selected(displayed, wanted))
+    highlights = given.get("attributesToHighlight") or []
+    crops = _crops(given)
+    if highlights or crops:
+        formatter = Formatter(found.matcher, given, highlights, crops)
+        hit["_formatted"] = formatter.whole(displayed, wanted)
+    if given.get("showMatchesPosition"):
+        hit["_matchesPosition"] = _positions(found.matcher, displayed)
+    if given.get("showRankingScore"):
+        hit["_rankingScore"] = found.scores.get(number, 1.0)
+    if found.point is not None and (place := place_of(document)) is not None:
+        hit["_geoDistance"] = round(meters(found.point, place))
+    return hit
+
+
+def _crops(given: Mapping[str, Any]) -> dict[str, int]:
+    """By attribute, how many words are kept; `title:5` has a length of its own."""
+    length = given.get("cropLength")
+    found: dict[str, int] = {}
+    for each in given.get("attributesToCrop") or ():
+        name, colon, own = each.rpartition(":")
+        if colon and own.isdecimal():
+            found[name] = int(own)
+        else:
+            found[each] = 10 if length is None else length
+    return found
+
+
+class Formatter:
+    """Marks and shortens the texts of a document for one search."""
+
+    def __init__(
+        self,
+        matcher: Matcher | None,
+        given: Mapping[str, Any],
+        highlights: Sequence[str],
+        crops: Mapping[str, int],
+    ) -> None:
+        self._matcher = matcher
+        self._highlights = highlights
+        self._crops = crops
+        self._before = _or(given.get("highlightPreTag"), "<em>")
+        self._after = _or(given.get("highlightPostTag"), "</em>")
+        self._marker = _or(given.get("cropMarker"), "…")
+
+    def whole(self, document: dict[str, Any], wanted: Sequence[str] | None) -> dict[str, Any]:
+        """What is retrieved and what is formatted, texts marked and shortened."""
+        names = [*self._highlights, *self._crops]
+        shown = document if wanted is None else paths.selected(document, [*wanted, *names])
+        return {name: self._value(name, value) for name, value in shown.items()}
+
+    def _value(self, path: str, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: self._value(f"{path}.{name}", each) for name, each in value.items()}
+        if isinstance(value, list):
+            return [self._value(path, each) for each in value]
+        is_marked = paths.rank(self._highlights, path) is not None
+        rank = paths.rank(list(self._crops), path)
+        if (not is_marked and rank is None) or value is None or isinstance(value, bool):
+            return value
+        text = next(paths.texts(value))
+        crop = None if rank is None else list(self._crops.values())[rank]
+        return self._text(text, crop, is_marked=is_marked)
+
+    def _text(self, text: str, crop: int | None, *, is_marked: bool) -> str:
+        words = texts.words(text)
+        marks = marked(self._matcher, words)
+        start, end = 0, len(text)
+        if crop and len(words) > crop:
+            first = _window(words, marks, crop)
+            start = 0 if first == 0 else words[first].start
+            last = first + crop
+            end = len(text) if last >= len(words) else words[last - 1].end
+        parts, at = [], start
+        for begin, finish in marks if is_marked else ():
+            if begin >= start and finish <= end:
+                parts += [text[at:begin], self._before, text[begin:finish], self._after]
+                at = finish
+        parts.append(text[at:end])
+        left = self._marker if start > 0 else ""
+        return f"{left}{''.join(parts)}{self._marker if end < len(text) else ''}"
+
+
+def marked(matcher: Matcher | None, words: Sequence[texts.Word]) -> list[tuple[int, int]]:
+    """Which characters of the original the query is found in; of a longer word its beginning."""
+    if matcher is None:
+        return []
+    wanted, phrases = matcher.marking(words)
+    found: dict[int, int] = {}
+    for word in words:
+        length = wanted.get(word.text)
+        if length is not None:
+            found[word.start] = min(word.end, word.start + length)
+    for first, last in phrases:
+        found.update((each.start, each.end) for each in words[first : last + 1])
+    return sorted(found.items())
+
+
+def _window(words: Sequence[texts.Word], marks: Sequence[tuple[int, int]], size: int) -> int:
+    """The first word of the part that has most of the marks, with some words before them."""
+    begins = {start for start, _ in marks}
+    hits = [number for number, word in enumerate(words) if word.start in begins]
+    if not hits:
+        return 0
+    best, last, most = hits[0], hits[0], 0
+    for at, first in enumerate(hits):
+        count = bisect_left(hits, first + size) - at
+        if count > most:
+            best, last, most = first, hits[at + count - 1], count
+    spare = size - (last - best + 1)
+    return max(0, min(best - spare // 2, len(words) - size))
+
+
+def _positions(matcher: Matcher | None, document: dict[str, Any]) -> dict[str, list[Any]]:
+    """By path, the bytes of each match; `indices` tells the item of an array."""
+    found: dict[str, list[Any]] = {}
+    for path, values in paths.fields(document).items():
+        for item, value in enumerate(values):
+            for text in paths.texts(value):
+                for start, end in marked(matcher, texts.words(text)):
+                    place: dict[str, Any] = {
+                        "start": len(text[:start].encode(_BYTES)),
+                        "length": len(text[start:end].encode(_BYTES)),
+                    }
+                    if len(values) > 1:
+                        place["indices"] = [item]
+                    found.setdefault(path, []).append(place)
+    return found
+
+
+def facets(
+    state: IndexState, search: Search, ids: set[int], wanted: Sequence[str]
+) -> dict[str, Any]:
+    """How many of the documents have each value, and the range of numbers."""
+    allowed = configuration.filterable(state.settings)
+    distribution: dict[str, dict[str, int]] = {}
+    ranges: dict[str, dict[str, float]] = {}
+    for each in wanted:
+        if each != "*" and paths.rank(allowed, each) is None:
+            raise ApiError(
+                "invalid_search_facets",
+                f"the attribute `{each[:200]}` is not filterable, and so no facet; filterable "
+                f"attributes: {', '.join(allowed) or 'none'}",
+            )
+        names = [each] if each != "*" else search.selection.paths_of("*")
+        for path in names:
+            if paths.rank(allowed, path) is None:
+                continue
+            distribution[path] = _distribution(state, search, ids, path)
+            found = search.selection.facet_range(path, ids)
+            if found is not None:
+                ranges[path] = {"min": found[0], "max": found[1]}
+    return {"facetDistribution": distribution, "facetStats": ranges}
+
+
+def _distribution(state: IndexState, search: Search, ids: set[int], path: str) -> dict[str, int]:
+    settings = state.settings["faceting"]
+    orders = settings["sortFacetValuesBy"]
+    counted = search.selection.facet(path, ids)
+    counted.sort()
+    if orders.get(path, orders.get("*", "alpha")) == "count":
+        counted.sort(key=lambda each: -each[1])
+    return dict(counted[: settings["maxValuesPerFacet"]])
+
+
+def _or(value: str | None, default: str) -> str:
+    return default if value is None else value

@@ -1,0 +1,42 @@
+"""Owns the ASGI app: the document, its handlers, and the form of errors."""
+
+from pathlib import Path
+
+from instance_services.search import databases
+from instance_services.search.boundary import Boundary, SearchService
+from instance_services.search.callers import MasterKeys
+from instance_services.search.clock import Clock, system_clock
+from instance_services.search.rendering import render
+from instance_services.search.waking import IndexingProcess
+from specserver import App
+
+DOCUMENT = Path(__file__).with_name("openapi.yaml")
+BODY_BYTES_MAX = 100 * 2**20
+
+
+def make_app(
+    folder: Path,
+    masters: MasterKeys,
+    *,
+    body_bytes: int = BODY_BYTES_MAX,
+    threads: int = 4,
+    clock: Clock = system_clock,
+) -> App:
+    """The service; its lifespan starts and stops the indexing process."""
+    databases.make(folder)
+    indexing = IndexingProcess(folder)
+    service = SearchService(folder, masters, indexing, clock)
+    service.keys.make_defaults()
+    return App(
+        DOCUMENT,
+        handlers="instance_services.search.handlers",
+        boundary=Boundary(),
+        state=service,
+        problems=render,
+        max_body_bytes=body_bytes,
+        threads=threads,
+        on_startup=[indexing.start],
+        on_shutdown=[indexing.stop],
+        serve_docs=False,
+        checked=True,
+    )

@@ -1,0 +1,313 @@
+"""Owns a search: what is found, in which order, and what is told of it."""
+
+import math
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+
+from instance_services.search import candidates, filters, paths, queries, ranking, rows
+from instance_services.search.errors import ApiError
+from instance_services.search.selecting import Selection, meters
+from instance_services.search.snapshots import IndexState
+
+TIMEOUT_S: Final = 10.0
+_SORT: Final = re.compile(r"(?P<path>.+):(?P<direction>asc|desc)", re.DOTALL)
+_POINT: Final = re.compile(r"_geoPoint\(\s*([-+.\deE]+)\s*,\s*([-+.\deE]+)\s*\)")
+_LAST: Final = math.inf
+Key = Callable[[int], float]
+
+
+@dataclass(frozen=True)
+class FoundDocuments:
+    """Numbers of documents, best first. `total` may be an estimate, of what was not looked at."""
+
+    ids: list[int]
+    total: int
+    scores: Mapping[int, float] = field(default_factory=dict)
+    matcher: ranking.Matcher | None = None
+    point: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class SortRule:
+    path: str
+    is_descending: bool
+    point: tuple[float, float] | None = None
+
+
+class Search:
+    """One search of one index. `given` is the body of a search; `rules` the tenant's own filter."""
+
+    def __init__(
+        self,
+        state: IndexState,
+        given: Mapping[str, Any],
+        tenant_filter: Any = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        self._state = state
+        self._given = given
+        self._settings = state.settings
+        self._ends = time.monotonic() + timeout_s
+        self.selection = Selection(state.data, state.number, state.settings, self._go_on)
+        self._tenant_filter = tenant_filter
+
+    def find(self) -> FoundDocuments:
+        """All that is found, at most a thousand for a query. Raises ApiError."""
+        node = self._filter()
+        query = queries.parse(self._given.get("q"), self._settings)
+        sorting = self._sorting()
+        self._searchable()
+        among = None if node is None else self.selection.ids(node, "invalid_search_filter")
+        keys = self._value_keys(sorting)
+        if query.terms:
+            found = self._of_query(query, among, keys)
+        else:
+            found = self._of_all(query, among, keys)
+        found = self._distinct(found)
+        point = next((rule.point for rule in sorting if rule.point is not None), None)
+        return FoundDocuments(found.ids, found.total, found.scores, found.matcher, point)
+
+    def _filter(self) -> "filters.Node | None":
+        parts = []
+        for given in (self._given.get("filter"), self._tenant_filter):
+            try:
+                node = filters.parse(given)
+            except filters.FilterError as error:
+                raise ApiError("invalid_search_filter", str(error)) from None
+            if node is not None:
+                parts.append(node)
+        return filters.And(tuple(parts)) if parts else None
+
+    def _sorting(self) -> list[SortRule]:
+        found = [sort_rule(each) for each in self._given.get("sort") or ()]
+        allowed = self._settings["sortableAttributes"]
+        for rule in found:
+            if paths.rank(allowed, rule.path) is None:
+                raise ApiError(
+                    "invalid_search_sort",
+                    f"the attribute `{rule.path[:200]}` is not sortable; sortable attributes: "
+                    f"{', '.join(allowed) or 'none'}. Add it to sortableAttributes",
+                )
+        if found and "sort" not in self._settings["rankingRules"]:
+            raise ApiError("invalid_search_sort", "the ranking rule `sort` is needed to sort")
+        return found
+
+    def _value_keys(self, sorting: Sequence[SortRule]) -> list[tuple[str, list[Key]]]:
+        """For each ranking rule, what it looks up by the number of a document."""
+        found: list[tuple[str, list[Key]]] = []
+        for rule in self._settings["rankingRules"]:
+            if rule == "sort":
+                found.append((rule, [self._key(each) for each in sorting]))
+            elif ":" in rule:
+                found.append((rule, [self._key(sort_rule(rule))]))
+            else:
+                found.append((rule, []))
+        return found
+
+    def _key(self, rule: SortRule) -> Key:
+        """The place of a document's value among all; those without one are last."""
+        if rule.point is not None:
+            sign = -1 if rule.is_descending else 1
+            point = rule.point
+            places = self.selection.places()
+            far = {each: sign * meters(point, place) for each, place in places.items()}
+            return lambda document: far.get(document, _LAST)
+        values = self.selection.sort_values(rule.path, is_descending=rule.is_descending)
+        ordered = sorted({each for each in values.values() if each[0] == rows.NUMBER})
+        texts = sorted({each for each in values.values() if each[0] != rows.NUMBER})
+        if rule.is_descending:
+            ordered.reverse()
+            texts.reverse()
+        ranks = {value: rank for rank, value in enumerate([*ordered, *texts])}
+        return lambda document: ranks[values[document]] if document in values else _LAST
+
+    def _of_all(
+        self, query: queries.ParsedQuery, among: set[int] | None, keys: list[tuple[str, list[Key]]]
+    ) -> FoundDocuments:
+        """Without words all documents are equal, but for their values."""
+        ids = self._state.in_order(self.selection.ids(None, "") if among is None else among)
+        if query.excluded:
+            ids = self._without_excluded(query, ids)
+        wanted = [key for _, some in keys for key in some]
+        if wanted:
+            ids.sort(key=lambda document: [key(document) for key in wanted])
+        return FoundDocuments(ids, len(ids), dict.fromkeys(ids, 1.0))
+
+    def _without_excluded(self, query: queries.ParsedQuery, ids: list[int]) -> list[int]:
+        matcher = self._matcher(query)
+        excluded = {
+            document
+            for document, _, words in self._words(ids)
+            if matcher.is_excluded(rows.unpacked_words(words))
+        }
+        return [document for document in ids if document not in excluded]
+
+    def _of_query(
+        self, query: queries.ParsedQuery, among: set[int] | None, keys: list[tuple[str, list[Key]]]
+    ) -> FoundDocuments:
+        matcher = self._matcher(query)
+        if self._state.searcher is None:
+            return FoundDocuments([], 0, {}, matcher)
+        strategy = self._given.get("matchingStrategy") or "last"
+        order = self._order(query, strategy)
+        terms = [_alternatives(query.terms[number]) for number in order]
+        needed = len(terms) if strategy == "all" else 1
+        ids, count = candidates.find(
+            self._state.searcher, terms[:needed], terms[needed:], among=among
+        )
+        ranked: list[tuple[list[float], int, int, float]] = []
+        for document, place, packed in self._words(ids):
+            words = rows.unpacked_words(packed)
+            hits = matcher.hits(words)
+            kept = ranking.matched(hits, order)
+            if kept < needed or matcher.is_excluded(words):
+                continue
+            counted = [hits[number] for number in sorted(order[:kept])]
+            cost, score = self._cost(counted, query, words, document, keys)
+            ranked.append((cost, place, document, score))
+        ranked.sort()
+        threshold = self._given.get("rankingScoreThreshold")
+        kept_ids = [
+            (document, score)
+            for _, _, document, score in ranked
+            if threshold is None or score >= threshold
+        ]
+        total = len(kept_ids) + max(0, count - len(ids))
+        return FoundDocuments(
+            [document for document, _ in kept_ids], total, dict(kept_ids), matcher
+        )
+
+    def _cost(
+        self,
+        hits: list[list[ranking.Hit]],
+        query: queries.ParsedQuery,
+        words: ranking.Words,
+        document: int,
+        keys: list[tuple[str, list[Key]]],
+    ) -> tuple[list[float], float]:
+        self._go_on()
+        costs: list[float] = []
+        scored: list[ranking.Cost] = []
+        ranks = len(self._searchable())
+        for rule, some in keys:
+            if rule == "sort" or ":" in rule:
+                costs.extend(key(document) for key in some)
+                continue
+            found = ranking.cost_of(rule, hits, query, words, ranks)
+            scored.extend(found)
+            costs.extend(each.cost for each in found)
+        return costs, ranking.score(scored)
+
+    def _order(self, query: queries.ParsedQuery, strategy: str) -> list[int]:
+        """The terms, those that may be left out first at the end."""
+        numbers = list(range(len(query.terms)))
+        if strategy == "frequency" and self._state.searcher is not None:
+            searcher, terms = self._state.searcher, query.terms
+            numbers.sort(key=lambda n: candidates.frequency(searcher, terms[n].words[0]))
+        return numbers
+
+    def _matcher(self, query: queries.ParsedQuery) -> ranking.Matcher:
+        return ranking.Matcher(query, self._searchable(), self._settings)
+
+    def _searchable(self) -> list[str]:
+        """In the order of their rank."""
+        searchable: list[str] = self._settings["searchableAttributes"]
+        wanted: list[str] | None = self._given.get("attributesToSearchOn")
+        if wanted is None or "*" in wanted:
+            return searchable
+        for each in wanted:
+            if paths.rank(searchable, each) is None:
+                raise ApiError(
+                    "invalid_search_attributes_to_search_on",
+                    f"the attribute `{each[:200]}` is not searchable; searchable attributes: "
+                    f"{', '.join(searchable)}",
+                )
+        return sorted(wanted, key=lambda each: paths.rank(searchable, each) or 0)
+
+    def _words(self, ids: list[int]) -> list[tuple[int, int, bytes]]:
+        """Number, place and packed words of those that are still documents of this index."""
+        return self._state.data.execute(
+            "SELECT id, place, words FROM documents WHERE index_number = ?"
+            " AND id IN (SELECT value FROM json_each(?))",
+            (self._state.number, orjson.dumps(ids).decode()),
+        ).fetchall()
+
+    def _distinct(self, found: FoundDocuments) -> FoundDocuments:
+        """Of documents with a value in common, only the best."""
+        attribute = self._given.get("distinct") or self._settings["distinctAttribute"]
+        if attribute is None:
+            return found
+        if attribute != self._settings["distinctAttribute"]:
+            self._check_distinct(attribute)
+        values: dict[int, list[tuple[int, Any]]] = {}
+        for document, kind, value in self._state.data.execute(
+            "SELECT document, kind, coalesce(number, text) FROM field_values"
+            " WHERE index_number = ? AND path = ? AND kind IN (0, 1)",
+            (self._state.number, attribute),
+        ):
+            values.setdefault(document, []).append((kind, value))
+        seen: set[tuple[int, Any]] = set()
+        kept = []
+        for document in found.ids:
+            own = values.get(document, ())
+            if seen.isdisjoint(own):
+                kept.append(document)
+                seen.update(own)
+        total = found.total - (len(found.ids) - len(kept))
+        return FoundDocuments(kept, total, found.scores, found.matcher)
+
+    def _check_distinct(self, attribute: str) -> None:
+        allowed = [
+            pattern
+            for each in self._settings["filterableAttributes"]
+            for pattern in ([each] if isinstance(each, str) else each["attributePatterns"])
+        ]
+        if paths.rank(allowed, attribute) is None:
+            raise ApiError(
+                "invalid_search_distinct",
+                f"the attribute `{attribute[:200]}` is not filterable; filterable attributes: "
+                f"{', '.join(allowed) or 'none'}",
+            )
+
+    def _go_on(self) -> None:
+        if time.monotonic() > self._ends:
+            raise ApiError(
+                "unavailable",
+                "the search took too long and was ended; ask for less at once",
+            )
+
+
+def sort_rule(text: str) -> SortRule:
+    """`price:asc`, or `_geoPoint(48.8, 2.3):asc`. Raises ApiError."""
+    match = _SORT.fullmatch(text)
+    if match is None:
+        raise ApiError(
+            "invalid_search_sort",
+            f"`{text[:200]}` is no way to sort: write an attribute and `:asc` or `:desc`",
+        )
+    path, is_descending = match["path"], match["direction"] == "desc"
+    if not path.startswith("_geoPoint("):
+        return SortRule(path, is_descending)
+    point = _POINT.fullmatch(path)
+    try:
+        place = (float(point[1]), float(point[2])) if point else None
+    except ValueError:
+        place = None
+    if place is None:
+        raise ApiError(
+            "invalid_search_sort", "_geoPoint takes latitude and longitude: _geoPoint(48.8, 2.3)"
+        )
+    return SortRule(rows.GEO, is_descending, place)
+
+
+def _alternatives(term: queries.Term) -> list[list[candidates.Wanted]]:
+    own = [candidates.Wanted(word, term.typos, term.is_prefix) for word in term.words]
+    if term.is_phrase:
+        own = [candidates.Wanted(word) for word in term.words]
+    others = [[candidates.Wanted(word) for word in synonym] for synonym in term.synonyms]
+    return [own, *others]

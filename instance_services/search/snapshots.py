@@ -1,0 +1,117 @@
+"""Owns reading: one whole state of an index, its rows and its candidates, beside what is written.
+
+The indexer commits the candidates of new documents before the rows, and removes those of former
+ones after. Candidates that are looked at between two equal generations of the rows have therefore
+all that the rows have; what else they have is not among the rows.
+"""
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from instance_services.search import candidates, configuration, databases
+from instance_services.search.errors import ApiError
+
+
+@dataclass(frozen=True)
+class IndexState:
+    """One state of an index; `data` has a transaction that reads it, as long as this is held."""
+
+    data: sqlite3.Connection
+    searcher: Any
+    number: int
+    uid: str
+    primary_key: str | None
+    settings: dict[str, Any]
+
+    def documents(self, ids: list[int]) -> dict[int, dict[str, Any]]:
+        found = self.data.execute(
+            "SELECT id, body FROM documents WHERE id IN (SELECT value FROM json_each(?))",
+            (orjson.dumps(ids).decode(),),
+        )
+        return {each: orjson.loads(body) for each, body in found}
+
+    def with_keys(self, keys: list[str]) -> set[int]:
+        """The numbers of the documents with these ids."""
+        found = self.data.execute(
+            "SELECT id FROM documents WHERE index_number = ?"
+            " AND key IN (SELECT value FROM json_each(?))",
+            (self.number, orjson.dumps(keys).decode()),
+        )
+        return {each for (each,) in found}
+
+    def in_order(self, ids: set[int]) -> list[int]:
+        """As they were first added."""
+        found = self.data.execute(
+            "SELECT id FROM documents WHERE index_number = ? ORDER BY place", (self.number,)
+        )
+        return [each for (each,) in found if each in ids]
+
+
+class Snapshots:
+    """For all threads of a process; each has connections of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._candidates = candidates.Candidates(folder / databases.CANDIDATES)
+        self._own = threading.local()
+        self._looking = threading.Lock()
+
+    @property
+    def data(self) -> sqlite3.Connection:
+        if not hasattr(self._own, "data"):
+            self._own.data = databases.open_data(self._folder)
+            self._own.data.execute("PRAGMA query_only=ON")
+        found: sqlite3.Connection = self._own.data
+        return found
+
+    @property
+    def tasks(self) -> sqlite3.Connection:
+        if not hasattr(self._own, "tasks"):
+            self._own.tasks = databases.open_tasks(self._folder)
+        found: sqlite3.Connection = self._own.tasks
+        return found
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that reads one state of all indexes."""
+        data = self.data
+        data.execute("BEGIN")
+        try:
+            yield data
+        finally:
+            data.execute("COMMIT")
+
+    @contextmanager
+    def index(self, uid: str) -> Iterator[IndexState]:
+        """Raises ApiError where there is none."""
+        while True:
+            before = self._generation()
+            number = self._number(uid)
+            with self._looking:
+                searcher = self._candidates.searcher(number)
+            with self.reading() as data:
+                if self._generation() != before:
+                    continue
+                row = data.execute(
+                    "SELECT primary_key, settings FROM indexes WHERE number = ?", (number,)
+                ).fetchone()
+                settings = configuration.complete(orjson.loads(row[1]))
+                yield IndexState(data, searcher, number, uid, row[0], settings)
+                return
+
+    def _generation(self) -> int:
+        (found,) = self.data.execute("SELECT number FROM generation").fetchone()
+        return int(found)
+
+    def _number(self, uid: str) -> int:
+        row = self.data.execute("SELECT number FROM indexes WHERE uid = ?", (uid,)).fetchone()
+        if row is None:
+            raise ApiError("index_not_found", f"there is no index `{uid}`")
+        return int(row[0])

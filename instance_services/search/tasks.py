@@ -1,0 +1,289 @@
+"""Owns the queue of tasks: accepting, listing, canceling, and what becomes of each."""
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import orjson
+
+from instance_services.search.clock import Clock, system_clock, written
+
+STATUSES: Final = ("enqueued", "processing", "succeeded", "failed", "canceled")
+TYPES: Final = (
+    *("documentAdditionOrUpdate", "documentDeletion", "settingsUpdate", "indexCreation"),
+    *("indexDeletion", "indexUpdate", "indexSwap", "taskCancelation", "taskDeletion"),
+)
+OF_DOCUMENTS: Final = frozenset({"documentAdditionOrUpdate", "documentDeletion"})
+_COLUMNS: Final = (
+    "uid, index_uid, type, status, details, error, canceled_by, enqueued_at, started_at,"
+    " finished_at"
+)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One that waits, as the indexer reads it; `payload` is what its type needs."""
+
+    uid: int
+    index_uid: str | None
+    type: str
+    details: dict[str, Any]
+    payload: bytes
+
+
+@dataclass(frozen=True)
+class Outcome:
+    status: str
+    details: dict[str, Any] | None
+    error: dict[str, Any] | None = None
+
+
+class TaskQueue:
+    """The tasks of one instance, over a connection of the caller's thread."""
+
+    def __init__(self, connection: sqlite3.Connection, clock: Clock = system_clock) -> None:
+        self._connection = connection
+        self._clock = clock
+
+    def accept(
+        self,
+        kind: str,
+        index_uid: str | None,
+        details: Mapping[str, Any],
+        payload: bytes = b"",
+    ) -> dict[str, Any]:
+        """A new task, on disk when this returns; its summary, as a 202 has it."""
+        now = written(self._clock())
+        with self._transaction():
+            (uid,) = self._connection.execute(
+                "UPDATE next_task SET uid = uid + 1 RETURNING uid - 1"
+            ).fetchone()
+            self._connection.execute(
+                "INSERT INTO tasks (uid, index_uid, type, status, details, payload, enqueued_at)"
+                " VALUES (?, ?, ?, 'enqueued', ?, ?, ?)",
+                (uid, index_uid, kind, orjson.dumps(details).decode(), payload, now),
+            )
+        return {
+            "taskUid": uid,
+            "indexUid": index_uid,
+            "status": "enqueued",
+            "type": kind,
+            "enqueuedAt": now,
+        }
+
+    def get(self, uid: int) -> dict[str, Any] | None:
+        row = self._connection.execute(
+            f"SELECT {_COLUMNS} FROM tasks WHERE uid = ?",  # noqa: S608 - our own columns
+            (uid,),
+        ).fetchone()
+        return None if row is None else _view(row)
+
+    def page(
+        self,
+        filters: "Filters",
+        *,
+        limit: int = 20,
+        start: int | None = None,
+        reverse: bool = False,
+    ) -> dict[str, Any]:
+        """Newest first, from the uid `start` on; `next` is the first uid of the page after."""
+        where, values = filters.sql()
+        (total,) = self._connection.execute(
+            f"SELECT count(*) FROM tasks WHERE {where}",  # noqa: S608 - values are bound
+            values,
+        ).fetchone()
+        if start is not None:
+            where, values = f"{where} AND uid {'>=' if reverse else '<='} ?", [*values, start]
+        order = "ASC" if reverse else "DESC"
+        rows = self._connection.execute(
+            f"SELECT {_COLUMNS} FROM tasks WHERE {where}"  # noqa: S608 - values are bound
+            f" ORDER BY uid {order} LIMIT ?",
+            [*values, limit + 1],
+        ).fetchall()
+        results = [_view(row) for row in rows[:limit]]
+        return {
+            "results": results,
+            "total": total,
+            "limit": limit,
+            "from": results[0]["uid"] if results else None,
+            "next": rows[limit][0] if len(rows) > limit else None,
+        }
+
+    def uids(self, filters: "Filters") -> list[int]:
+        where, values = filters.sql()
+        sql = f"SELECT uid FROM tasks WHERE {where}"  # noqa: S608 - values are bound
+        return [uid for (uid,) in self._connection.execute(sql, values)]
+
+    def put_back(self) -> None:
+        """After an end amid a batch, what was being processed waits again."""
+        self._connection.execute(
+            "UPDATE tasks SET status = 'enqueued', started_at = NULL WHERE status = 'processing'"
+        )
+
+    def claim(self, most: int) -> list[Task]:
+        """What is processed next, and together: a cancelation, or the oldest task.
+
+        With the changes of documents of its index that follow it in the index's order.
+        """
+        now = written(self._clock())
+        with self._transaction():
+            first = self._next()
+            if first is None:
+                return []
+            batch = [first, *self._following(first, most - 1)]
+            marks = ", ".join("?" * len(batch))
+            self._connection.execute(
+                "UPDATE tasks SET status = 'processing', started_at = ?"  # noqa: S608 - bound
+                f" WHERE uid IN ({marks})",
+                [now, *(task.uid for task in batch)],
+            )
+        return batch
+
+    def finish(self, outcomes: Mapping[int, Outcome]) -> None:
+        now = written(self._clock())
+        with self._transaction():
+            for uid, outcome in outcomes.items():
+                self._connection.execute(
+                    "UPDATE tasks SET status = ?, details = ?, error = ?, finished_at = ?,"
+                    " started_at = coalesce(started_at, ?), payload = NULL"
+                    " WHERE uid = ? AND status IN ('enqueued', 'processing')",
+                    (
+                        outcome.status,
+                        _json(outcome.details),
+                        _json(outcome.error),
+                        now,
+                        now,
+                        uid,
+                    ),
+                )
+
+    def cancel(self, uids: Sequence[int], by: int) -> int:
+        """Of those that still wait; how many there were."""
+        now = written(self._clock())
+        with self._transaction():
+            found = self._connection.execute(
+                "UPDATE tasks SET status = 'canceled', canceled_by = ?, finished_at = ?,"
+                " payload = NULL WHERE status = 'enqueued' AND uid <> ?"
+                " AND uid IN (SELECT value FROM json_each(?))",
+                (by, now, by, orjson.dumps(list(uids)).decode()),
+            )
+            return found.rowcount
+
+    def delete(self, uids: Sequence[int]) -> int:
+        """Of those that are finished; how many there were."""
+        found = self._connection.execute(
+            "DELETE FROM tasks WHERE status NOT IN ('enqueued', 'processing')"
+            " AND uid IN (SELECT value FROM json_each(?))",
+            (orjson.dumps(list(uids)).decode(),),
+        )
+        return found.rowcount
+
+    def _next(self) -> Task | None:
+        row = self._connection.execute(
+            "SELECT uid, index_uid, type, details, payload FROM tasks WHERE status = 'enqueued'"
+            " ORDER BY type <> 'taskCancelation', uid LIMIT 1"
+        ).fetchone()
+        return None if row is None else _task(row)
+
+    def _following(self, first: Task, most: int) -> list[Task]:
+        if first.type not in OF_DOCUMENTS:
+            return []
+        rows = self._connection.execute(
+            "SELECT uid, index_uid, type, details, payload FROM tasks WHERE status = 'enqueued'"
+            " AND uid > ? AND (index_uid = ? OR index_uid IS NULL) ORDER BY uid LIMIT ?",
+            (first.uid, first.index_uid, most),
+        )
+        found: list[Task] = []
+        for row in rows:
+            task = _task(row)
+            if task.type not in OF_DOCUMENTS:
+                break
+            found.append(task)
+        return found
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+
+
+@dataclass(frozen=True)
+class Filters:
+    """What tasks are meant; None is all. Times are as they are written."""
+
+    uids: Sequence[int] | None = None
+    statuses: Sequence[str] | None = None
+    types: Sequence[str] | None = None
+    index_uids: Sequence[str] | None = None
+    canceled_by: Sequence[int] | None = None
+    times: tuple[tuple[str, str, str], ...] = ()
+    """(column, operator, instant)"""
+    allowed: Sequence[str] | None = None
+    """The indexes that the caller's key is for, as patterns."""
+
+    def sql(self) -> tuple[str, list[Any]]:
+        parts, values = ["1"], []
+        for column, wanted in (
+            ("uid", self.uids),
+            ("status", self.statuses),
+            ("type", self.types),
+            ("index_uid", self.index_uids),
+            ("canceled_by", self.canceled_by),
+        ):
+            if wanted is not None:
+                parts.append(f"{column} IN (SELECT value FROM json_each(?))")  # noqa: S608 - ours
+                values.append(orjson.dumps(list(wanted)).decode())
+        for column, operator, instant in self.times:
+            parts.append(f"{column} {operator} ?")
+            values.append(instant)
+        if self.allowed is not None:
+            parts.append(
+                "EXISTS (SELECT 1 FROM json_each(?) WHERE index_uid = value OR (value LIKE '%*'"
+                " AND substr(index_uid, 1, length(value) - 1) = substr(value, 1,"
+                " length(value) - 1)))"
+            )
+            values.append(orjson.dumps(list(self.allowed)).decode())
+        return " AND ".join(parts), values
+
+
+def _view(row: Sequence[Any]) -> dict[str, Any]:
+    (uid, index_uid, kind, status, details, error, canceled_by, enqueued, started, finished) = row
+    return {
+        "uid": uid,
+        "batchUid": None if started is None else uid,
+        "indexUid": index_uid,
+        "status": status,
+        "type": kind,
+        "canceledBy": canceled_by,
+        "details": orjson.loads(details) if details else None,
+        "error": orjson.loads(error) if error else None,
+        "duration": _duration(started, finished),
+        "enqueuedAt": enqueued,
+        "startedAt": started,
+        "finishedAt": finished,
+    }
+
+
+def _duration(started: str | None, finished: str | None) -> str | None:
+    """As ISO 8601 has it: `PT0.012345S`."""
+    if started is None or finished is None:
+        return None
+    spent = datetime.fromisoformat(finished) - datetime.fromisoformat(started)
+    return f"PT{max(0.0, spent.total_seconds()):.6f}S"
+
+
+def _task(row: Sequence[Any]) -> Task:
+    uid, index_uid, kind, details, payload = row
+    return Task(uid, index_uid, kind, orjson.loads(details), payload or b"")
+
+
+def _json(value: Any) -> str | None:
+    return None if value is None else orjson.dumps(value).decode()

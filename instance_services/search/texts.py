@@ -1,0 +1,71 @@
+"""Owns how texts become words: what is equal, where a word begins, and how far two words are."""
+
+import re
+import unicodedata
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from rapidfuzz.distance import OSA
+
+GAP: Final = 8
+"""How far apart the words beside the end of a sentence are, and those of two items of an array."""
+POSITIONS_MAX: Final = 65_535
+"""Words of an attribute beyond this are not searched."""
+
+# Scripts without blanks between words: each character is a word.
+_SINGLE: Final = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af\u0e00-\u0e7f"
+_WORD: Final = re.compile(rf"[{_SINGLE}]|[^\W_{_SINGLE}]+")
+_HARD: Final = re.compile(r"[.!?;,:|(){}\[\]\u2026\u3002\uff0c\n]")
+
+
+class Word(NamedTuple):
+    """`text` is normalized; `start` and `end` are characters of the original."""
+
+    text: str
+    position: int
+    start: int
+    end: int
+
+
+@lru_cache(maxsize=65_536)
+def normalized(text: str) -> str:
+    """Without case and accents: what is equal to a reader."""
+    folded = unicodedata.normalize("NFKD", text.casefold())
+    return "".join(each for each in folded if not unicodedata.combining(each))
+
+
+def words(text: str, first: int = 0) -> list[Word]:
+    """All words in order; a sentence's end counts as several positions."""
+    found: list[Word] = []
+    position, end = first, 0
+    for match in _WORD.finditer(text):
+        if found:
+            position += GAP if _HARD.search(text, end, match.start()) else 1
+        if position - first > POSITIONS_MAX:
+            break
+        end = match.end()
+        plain = normalized(match.group())
+        if plain:
+            found.append(Word(plain, position, match.start(), end))
+    return found
+
+
+def distance(one: str, other: str, most: int) -> int:
+    """Insertions, deletions, substitutions and swaps of neighbors; `most + 1` if more than that.
+
+    A difference in the first letter counts twice.
+    """
+    if one == other:
+        return 0
+    found = OSA.distance(one, other, score_cutoff=most)
+    return min(found + (one[:1] != other[:1]), most + 1)
+
+
+def prefix_distance(one: str, other: str, most: int) -> int:
+    """The least distance of `one` to any beginning of `other`."""
+    if other.startswith(one):
+        return 0
+    shortest = max(1, len(one) - most)
+    longest = min(len(other), len(one) + most)
+    found = (distance(one, other[:end], most) for end in range(shortest, longest + 1))
+    return min(found, default=most + 1)
