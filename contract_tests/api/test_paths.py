@@ -1,9 +1,10 @@
 """One name of a path at a time leads elsewhere: each is 404, and nothing has changed."""
 
+from functools import cache
 from typing import Any
 
 import pytest
-from sqlalchemy import event, inspect, select
+from sqlalchemy import Select, event, inspect, select
 
 from contract_tests.api.harness import House
 from contract_tests.api.rows import (
@@ -53,6 +54,8 @@ class Owners:
         stranger = house.person()
         session_id = house.get("/v1/me", stranger.session).json()["session_id"]
         self.other = {**other.ids, "session_id": session_id}
+        self.org_ids = self.mine["org_id"], self.other["org_id"]
+        self.before = everything(house, *self.org_ids)
 
     def elsewhere(self, operation: Operation) -> list[tuple[str, Ids]]:
         """What the path may name, of which one is another organization's or instance's."""
@@ -76,31 +79,39 @@ def send(house: House, operation: Operation, ids: Ids, token: str) -> Any:
     return house.request(operation.method, path_of(operation, ids), token, **options)
 
 
+@cache
+def rows_of(org_ids: tuple[str, ...]) -> dict[str, Select[Any]]:
+    """All that these organizations have, but for when their keys were used last, by class."""
+    rows = {}
+    for mapper in Record.registry.mappers:
+        if issubclass(mapper.class_, Owned):
+            columns = [one for one in inspect(mapper.class_).columns if one.key[:5] != "last_"]
+            rows[mapper.class_.__name__] = select(*columns).where(
+                mapper.class_.owner_id().in_(org_ids)
+            )
+    return rows
+
+
 def everything(house: House, *org_ids: str) -> dict[str, list[tuple[Any, ...]]]:
-    """All that these organizations have, but for when their keys were used last."""
-    found = {}
     with house.database.read() as db:
-        for mapper in Record.registry.mappers:
-            if issubclass(mapper.class_, Owned):
-                columns = [one for one in inspect(mapper.class_).columns if one.key[:5] != "last_"]
-                rows = select(*columns).where(mapper.class_.owner_id().in_(org_ids))
-                found[mapper.class_.__name__] = sorted(map(tuple, db.execute(rows)), key=repr)
-    return found
+        return {
+            name: sorted(map(tuple, db.execute(rows)), key=repr)
+            for name, rows in rows_of(org_ids).items()
+        }
 
 
 @pytest.mark.parametrize("operation", NAMING, ids=lambda one: one.id)
 def test_each_name_of_a_path_is_of_what_stands_before_it(
     house: House, owners: Owners, operation: Operation
 ) -> None:
-    orgs = (owners.mine["org_id"], owners.other["org_id"])
-    before = everything(house, *orgs)
     varied = owners.elsewhere(operation)
     assert varied
     for name, ids in varied:
         answer = send(house, operation, ids, owners.token)
         assert answer.status_code == 404, (name, path_of(operation, ids), answer.text)
         is_problem(answer, 404, "not_found")
-    assert everything(house, *orgs) == before
+    before, owners.before = owners.before, everything(house, *owners.org_ids)
+    assert owners.before == before
 
 
 READING = [one for one in NAMING if one.method == "GET"]
