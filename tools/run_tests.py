@@ -135,6 +135,9 @@ def _run(rest: list[str], folders: list[str], chosen: str, stuck_s: int) -> int:
     # is one worker's, as its tests share what they start, and the longest come first.
     count = (os.cpu_count() or 1) * 5 // 2
     workers = ["-n", str(count), "--dist", "loadfile", "--no-loadscope-reorder"]
+    # Where a worker dies, what was left of its files is waited for until the watchdog comes; this
+    # way the test is told at once with which it died.
+    workers.append("--max-worker-restart=0")
     alone = exclusive(folders)
     parts = [(f"not exclusive{chosen}", [*workers, *folders])]
     if alone or not folders:

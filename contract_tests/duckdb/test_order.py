@@ -146,6 +146,17 @@ def test_a_full_queue_refuses_and_is_still_healthy(tmp_path: Path) -> None:
     _with_engine(tmp_path, use, waiting_max=3)
 
 
+def test_an_engine_that_is_stopped_ends_no_process_any_more(tmp_path: Path) -> None:
+    """Its watchdog would, once this process had worked for some seconds without its loop."""
+
+    async def use(engine: SerialExecutor) -> None:
+        engine.watch(engine.submit(ENDLESS, []))
+        assert signal.getitimer(signal.ITIMER_PROF)[0] > 0
+
+    _with_engine(tmp_path, use)
+    assert signal.getitimer(signal.ITIMER_PROF) == (0, 0)
+
+
 # Slow for what it adds by day.
 @pytest.mark.nightly
 def test_over_http_a_full_queue_is_503_with_a_time_to_come_back(tmp_path: Path) -> None:

@@ -244,6 +244,7 @@ class SerialExecutor:
                 log.warning("a statement cannot be interrupted; the process exits")
                 self._on_broken()
             await asyncio.wait([closed], timeout=_INSIST_S)
+        self._watchdog.end()
         await closed
 
     def perform(self, job: Job) -> None:

@@ -31,6 +31,12 @@ class Watchdog:
             _end_at_signal()
             self._beat()
 
+    def end(self) -> None:
+        """The loop needs no more turns, and whatever else the process does must not end it."""
+        self._is_needed = lambda: False
+        self._beating = False
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
     def _beat(self) -> None:
         self._beating = self._is_needed()
         signal.setitimer(signal.ITIMER_PROF, self._worked_s if self._beating else 0)
