@@ -15,7 +15,8 @@ from requests.auth import HTTPBasicAuth
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from contract_tests import drawn
-from contract_tests.duckdb.process import PASSWORD, digest, until
+from contract_tests.duckdb.process import PASSWORD, digest
+from contract_tests.service_process import until
 from instance_services.duckdb.database import EngineLimits
 from instance_services.duckdb.engine import SerialExecutor
 from instance_services.duckdb.service import DOCUMENT, make_app

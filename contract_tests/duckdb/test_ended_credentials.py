@@ -13,8 +13,9 @@ import pytest
 
 from cell.engines.driver import Login
 from cell.engines.duckdb import DuckDB
-from contract_tests.duckdb.process import PASSWORD, Service, digest, until
+from contract_tests.duckdb.process import PASSWORD, Service, digest
 from contract_tests.duckdb.test_order import ENDLESS
+from contract_tests.service_process import until
 
 NEWER = "newer horse"
 

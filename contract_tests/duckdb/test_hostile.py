@@ -13,7 +13,8 @@ import pytest
 from contract_tests.attacks.statements import called, fill, places, said
 from contract_tests.by_day import one_in
 from contract_tests.duckdb import corpus
-from contract_tests.duckdb.process import Service, running, until
+from contract_tests.duckdb.process import Service, running
+from contract_tests.service_process import until
 
 SECRET = "canary-4f1d"
 

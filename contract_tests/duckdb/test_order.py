@@ -15,7 +15,8 @@ import orjson
 import pytest
 
 from contract_tests.by_day import one_in
-from contract_tests.duckdb.process import Service, running, until
+from contract_tests.duckdb.process import Service, running
+from contract_tests.service_process import until
 from instance_services.duckdb.database import EngineLimits
 from instance_services.duckdb.engine import Broken, Overloaded, SerialExecutor
 from instance_services.duckdb.session import Failed

@@ -12,7 +12,8 @@ import pytest
 
 from contract_tests.by_day import one_in
 from contract_tests.duckdb import corpus
-from contract_tests.duckdb.process import Service, running, until
+from contract_tests.duckdb.process import Service, running
+from contract_tests.service_process import until
 
 _REPLACED = 70
 _PULSELESS = int(signal.SIGPROF)

@@ -2,41 +2,23 @@
 
 import contextlib
 import json
-import os
-import shutil
-import signal
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from contract_tests.forked import Forked, fork
+from contract_tests.forked import fork
+from contract_tests.service_process import DEADLINE_S, ServiceProcess, socket_path, until
 
 SERVE = Path(__file__).with_name("serve.py")
 MASTER = "a master key of more than sixteen bytes"
-DEADLINE_S = 60.0
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < end, f"waited {DEADLINE_S} s for {what}"
-        time.sleep(0.01)
 
 
 @dataclass
-class Service:
-    """One service on a unix socket; `socket` has a short path, as the kernel wants."""
-
-    home: Path
-    socket: Path
-    options: list[str] = field(default_factory=list)
-    process: Forked | None = None
-
+class Service(ServiceProcess):
     @property
     def keys(self) -> Path:
         return self.home / "keys.json"
@@ -45,37 +27,19 @@ class Service:
     def data(self) -> Path:
         return self.home / "data"
 
-    @property
-    def log(self) -> Path:
-        return self.home / "log"
-
     def start(self) -> None:
         words = ["--socket", str(self.socket), "--data", str(self.data)]
         words += ["--keys", str(self.keys), *self.options]
         self.process = fork(SERVE, words, log=self.log, new_session=True)
         until(self.is_healthy, "the service to answer")
 
-    def end(self, with_signal: int) -> int:
-        """Of the service and its indexing process, at once."""
-        assert self.process is not None
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, with_signal)
-        return self.process.wait(DEADLINE_S)
-
-    def is_healthy(self) -> bool:
-        assert self.process is not None
-        assert self.process.poll() is None, self.log.read_text()
-        try:
-            with self.client(None) as client:
-                return client.get("/health").status_code == 200
-        except httpx.TransportError:
-            return False
-
-    def client(self, key: str | None = MASTER) -> httpx.Client:
-        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-        transport = httpx.HTTPTransport(uds=str(self.socket), verify=False)
+    def client(self, credential: str | None = MASTER) -> httpx.Client:
+        headers = {} if credential is None else {"Authorization": f"Bearer {credential}"}
         return httpx.Client(
-            transport=transport, base_url="http://instance", headers=headers, timeout=DEADLINE_S
+            transport=self.transport,
+            base_url="http://instance",
+            headers=headers,
+            timeout=DEADLINE_S,
         )
 
     def ask(self, method: str, path: str, body: Any = None, status: int = 200, **more: Any) -> Any:
@@ -118,14 +82,12 @@ class Service:
 
 @contextlib.contextmanager
 def running(home: Path, *options: str) -> Iterator[Service]:
-    sockets = Path(tempfile.mkdtemp(prefix="sq"))
-    service = Service(home, sockets / "s", list(options))
-    service.data.mkdir()
-    service.keys.write_text(json.dumps([MASTER]))
-    try:
-        service.start()
-        yield service
-    finally:
-        if service.process is not None and service.process.poll() is None:
-            service.end(signal.SIGKILL)
-        shutil.rmtree(sockets, ignore_errors=True)
+    with socket_path() as socket:
+        service = Service(home, socket, list(options))
+        service.data.mkdir()
+        service.keys.write_text(json.dumps([MASTER]))
+        try:
+            service.start()
+            yield service
+        finally:
+            service.kill()

@@ -9,7 +9,8 @@ import pytest
 import uvicorn
 from meilisearch.errors import MeilisearchApiError
 
-from contract_tests.search.process import MASTER, until
+from contract_tests.search.process import MASTER
+from contract_tests.service_process import until
 from instance_services.search.callers import MasterKeys
 from instance_services.search.search_app import make_app
 

@@ -10,7 +10,8 @@ from typing import Any
 import jwt
 import pytest
 
-from contract_tests.search.process import MASTER, Service, until
+from contract_tests.search.process import MASTER, Service
+from contract_tests.service_process import until
 
 
 @pytest.fixture(scope="module", autouse=True)

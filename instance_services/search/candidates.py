@@ -19,7 +19,7 @@ _WHOLE: Final = 4.0
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedWord:
     """A word of a query: how many typos it may have, and whether it is a beginning."""
 
     text: str
@@ -101,8 +101,8 @@ def frequency(searcher: Any, word: str) -> int:
 
 def find(
     searcher: Any,
-    required: Sequence[Sequence[Sequence[Wanted]]],
-    optional: Sequence[Sequence[Sequence[Wanted]]],
+    required: Sequence[Sequence[Sequence[WantedWord]]],
+    optional: Sequence[Sequence[Sequence[WantedWord]]],
     *,
     among: Iterable[int] | None,
     limit: int = CANDIDATES_MAX,
@@ -121,11 +121,11 @@ def find(
     return [int(each) for each in searcher.fast_field_values("document", addresses)], result.count
 
 
-def _term(alternatives: Sequence[Sequence[Wanted]]) -> Any:
+def _term(alternatives: Sequence[Sequence[WantedWord]]) -> Any:
     return _any([_all([_word(each) for each in words]) for words in alternatives])
 
 
-def _word(wanted: Wanted) -> Any:
+def _word(wanted: WantedWord) -> Any:
     """Exact ones are better than whole ones, and these than those with typos."""
     query = tantivy.Query
     exact = query.boost_query(query.term_query(SCHEMA, "words", wanted.text), _EXACT)

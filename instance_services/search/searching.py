@@ -305,9 +305,9 @@ def sort_rule(text: str) -> SortRule:
     return SortRule(rows.GEO, is_descending, place)
 
 
-def _alternatives(term: queries.Term) -> list[list[candidates.Wanted]]:
-    own = [candidates.Wanted(word, term.typos, term.is_prefix) for word in term.words]
+def _alternatives(term: queries.Term) -> list[list[candidates.WantedWord]]:
+    own = [candidates.WantedWord(word, term.typos, term.is_prefix) for word in term.words]
     if term.is_phrase:
-        own = [candidates.Wanted(word) for word in term.words]
-    others = [[candidates.Wanted(word) for word in synonym] for synonym in term.synonyms]
+        own = [candidates.WantedWord(word) for word in term.words]
+    others = [[candidates.WantedWord(word) for word in synonym] for synonym in term.synonyms]
     return [own, *others]

@@ -7,7 +7,6 @@ import pytest
 
 from contract_tests import invoicing as billing
 from contract_tests.api.billing import billed
-from contract_tests.api.conftest import MakeHouse
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import is_problem
 from control.billing import charges
@@ -16,17 +15,6 @@ from control.policy.sizes import GB
 from menagerie import credit_grants, credit_notes, invoice_books, meter_corrections
 from storage.billing.invoices import Invoice
 from storage.billing.whose import Whose
-
-
-@pytest.fixture
-def own_house(make_house: MakeHouse) -> House:
-    """Whose clock is moved on by a month."""
-    return make_house()
-
-
-@pytest.fixture
-def month(own_house: House) -> Month:
-    return billing.starts_billing(own_house)
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from contract_tests import invoicing as billing
 from contract_tests import written
-from contract_tests.api.conftest import MakeHouse
 from contract_tests.api.harness import House, Tenant
 from control.policy import credit_notes as policy
 from control.policy.credit_notes import NotCredited, NoteSums
@@ -24,17 +23,6 @@ from menagerie.errors import SettingsError
 from storage.billing import invoices
 from storage.billing.invoices import Invoice
 from storage.errors import RecordNotFound, StateConflict
-
-
-@pytest.fixture
-def own_house(make_house: MakeHouse) -> House:
-    """Whose clock is moved on by a month."""
-    return make_house()
-
-
-@pytest.fixture
-def month(own_house: House) -> Month:
-    return billing.starts_billing(own_house)
 
 
 @pytest.fixture

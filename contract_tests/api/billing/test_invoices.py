@@ -11,7 +11,6 @@ from sqlalchemy.exc import DatabaseError
 
 from contract_tests import invoicing as billing
 from contract_tests import written
-from contract_tests.api.conftest import MakeHouse
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import NEVER, is_problem
 from control.billing import charges, invoice_links, invoicing, journal
@@ -24,17 +23,6 @@ from storage.billing import invoices
 from storage.billing.invoices import Invoice
 from storage.billing.whose import Whose
 from storage.errors import RecordNotFound, StateConflict
-
-
-@pytest.fixture
-def own_house(make_house: MakeHouse) -> House:
-    """Whose clock is moved on by a month."""
-    return make_house()
-
-
-@pytest.fixture
-def month(own_house: House) -> Month:
-    return billing.starts_billing(own_house)
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from sqlalchemy import func, select
 
 from contract_tests import invoicing as billing
 from contract_tests import stripe_account, written
-from contract_tests.api.conftest import MakeHouse
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import is_problem
 from contract_tests.stripe_account import LoopbackStripe
@@ -24,12 +23,6 @@ from storage.billing.payments import InvoicePayment, PaymentNotice
 from storage.errors import StateConflict
 
 PATH = "/v1/payments/stripe"
-
-
-@pytest.fixture
-def own_house(make_house: MakeHouse) -> House:
-    """Whose clock is moved on by a month."""
-    return make_house()
 
 
 @pytest.fixture
