@@ -45,6 +45,7 @@ NO_RECORDS = {
     ("sso_connections.create", "client_id"): "of the client at the provider, which is not ours",
     ("sso_connections.update", "client_id"): "of the client at the provider, which is not ours",
     ("saml.sign_in", "connection_id"): "tried in sso/test_saml.py, with responses for another's",
+    ("payments.receive", "id"): "of an event at Stripe: billing/test_payments.py tries others",
     ("sso_sign_ins.create", "connection_id"): "public: whoever signs in begins with it",
     ("queues.delete_messages", "message_ids"): "numbers within the queue of the path",
     ("queues.archive_messages", "message_ids"): "numbers within the queue of the path",

@@ -174,6 +174,7 @@ def test_a_subsidiary_sees_its_parents_name_alone(
         "org_id": other.org_id,
         "role": "subsidiary",
         "parent": {"name": "Parent"},
+        "consolidated_invoice": False,
         "terms": None,
         "usage": None,
     }
