@@ -21,6 +21,7 @@ NOBODYS = {
     "DeviceLogin": "a program's, and nobody's until a person lets it in",
     "MeteredHour": "says that an hour was metered, of everybody",
     "InvoiceNumber": "counts the invoices of an issuer, for all organizations",
+    "BillingCheck": "what was found in a month, of all organizations together",
     "InvoiceRun": "says how far the invoices of a month are, for all organizations",
     "OidcIssuer": "publishes keys, which hold for whoever trusts it",
     "PaymentNotice": "says only that an event of the payment provider was taken",
