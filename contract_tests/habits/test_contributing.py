@@ -70,6 +70,17 @@ def test_yaml_of_tools_passes_the_lint() -> None:
     assert done.returncode == 0, done.stdout
 
 
+def test_no_name_is_written_twice_in_a_mapping_of_a_document() -> None:
+    """The last would count, and nobody be told: the documents' own lint sees what is read."""
+    listed = subprocess.run(
+        ["git", "ls-files", "*.yaml"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    rules = "{rules: {key-duplicates: enable}}"
+    command = [sys.executable, "-m", "yamllint", "-d", rules, *listed.stdout.split()]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
 def test_hooks_are_local_and_of_the_locked_tools() -> None:
     repositories = read(HOOKS)["repos"]
     assert {one["repo"] for one in repositories} == {"local"}

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from sqlalchemy.orm import Session
 
 from control.billing import invoicing
-from control.policy.invoices import PERCENT
+from control.policy.invoices import Tax
 from control.policy.issuers import Issuer
 from control.policy.months import HOUR, Month, hour_of
 from control.policy.prices import PriceBook, nearest_cents
@@ -154,6 +154,6 @@ def _sums(db: Session, invoice: Invoice) -> Iterator[tuple[str, int, int]]:
     given_back = sum(note.credits_cents for note in invoices.notes_of(db, invoice))
     yield "credits", credit_ledger.used_by(db, invoice.id), invoice.credits_cents - given_back
     net = subtotal - invoice.credits_cents
-    tax = (2 * net * invoice.tax_rate + PERCENT) // (2 * PERCENT)
+    tax = Tax(invoice.tax_category, invoice.tax_rate, invoice.tax_reason).cents(net)
     yield "tax", tax, invoice.tax_cents
     yield "total", net + tax, invoice.total_cents

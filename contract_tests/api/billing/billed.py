@@ -19,6 +19,13 @@ from storage.instances.instances import Instance
 from storage.instances.spans import BilledSpan
 
 
+def with_an_instance(house: House) -> Tenant:
+    """On the team plan, with an instance of the size s1."""
+    tenant = house.tenant("Difference Engines", plan="team")
+    house.instance(tenant, size="s1")
+    return tenant
+
+
 def instance(house: House, tenant: Tenant, size: str, storage_bytes: int, **values: Any) -> str:
     """One that was never ready, so that all its spans are those that a test writes."""
     instance_id = identifiers.new("inst_")

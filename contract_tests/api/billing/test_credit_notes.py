@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from contract_tests import invoicing as billing
 from contract_tests import written
+from contract_tests.api.billing import billed
 from contract_tests.api.harness import House, Tenant
 from control.policy import credit_notes as policy
 from control.policy.credit_notes import NotCredited, NoteSums
@@ -27,9 +28,7 @@ from storage.errors import RecordNotFound, StateConflict
 
 @pytest.fixture
 def tenant(own_house: House) -> Tenant:
-    tenant = own_house.tenant("Difference Engines", plan="team")
-    own_house.instance(tenant, size="s1")
-    return tenant
+    return billed.with_an_instance(own_house)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from sqlalchemy.exc import DatabaseError
 
 from contract_tests import invoicing as billing
 from contract_tests import written
+from contract_tests.api.billing import billed
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import NEVER, is_problem
 from control.billing import charges, invoice_links, invoicing, journal
@@ -27,9 +28,7 @@ from storage.errors import RecordNotFound, StateConflict
 
 @pytest.fixture
 def tenant(own_house: House) -> Tenant:
-    tenant = own_house.tenant("Difference Engines", plan="team")
-    own_house.instance(tenant, size="s1")
-    return tenant
+    return billed.with_an_instance(own_house)
 
 
 @pytest.fixture
