@@ -155,13 +155,14 @@ def build_app(
     services: Services,
     *,
     document: Document | None = None,
+    scim_document: Document | None = None,
     on_startup: Sequence[Callable[[], None]] = (),
     on_shutdown: Sequence[Callable[[], None]] = (),
 ) -> App:
-    """The control plane's API over these services; the contract is read unless it is given."""
+    """The control plane's API over these services. Both documents are read unless given."""
     boundary = make_boundary(services)
     account = AccountPages(settings, boundary.charge_unrouted)
-    scim = build_scim(settings, services, boundary.last_used)
+    scim = build_scim(settings, services, boundary.last_used, scim_document)
     app = App(
         document or contract.place(),
         handlers="handlers",
@@ -196,11 +197,13 @@ def build_app(
     return app
 
 
-def build_scim(settings: Settings, services: Services, last_used: LastUsed) -> App:
+def build_scim(
+    settings: Settings, services: Services, last_used: LastUsed, document: Document | None
+) -> App:
     """The SCIM server, which has a document, errors and threads of its own."""
     boundary = ScimBoundary(services, last_used)
     return App(
-        contract.scim_place(),
+        document or contract.scim_place(),
         handlers=ScimResolver("handlers"),
         boundary=boundary,
         problems=errors.render,

@@ -31,9 +31,8 @@ def files() -> list[Path]:
 def public() -> dict[str, Any]:
     """The whole document in one piece, as `/openapi.json` serves it."""
     from specserver import Document  # noqa: PLC0415 -- slow, and no client needs it twice
-    from specserver.public import public as without  # noqa: PLC0415 -- see above
 
-    return without(Document.load(place(), checked=True).raw, PUBLIC_EXTENSIONS)
+    return Document.load(place(), checked=True).public(PUBLIC_EXTENSIONS)
 
 
 def shipped() -> Shipped:

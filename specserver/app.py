@@ -20,7 +20,6 @@ from specserver.exchange import Receive
 from specserver.operations import HandlerResolver, Operation
 from specserver.plan import Boundary, OperationPlan, PlanContext, make_plans
 from specserver.problems import RenderProblem, render_problem
-from specserver.public import public
 from specserver.reference import StaticPages
 from specserver.replies import Reply
 from specserver.requests import Scope
@@ -29,7 +28,6 @@ from specserver.runtime import AsgiApp, Runtime, Send
 from specserver.security import Verifier
 from specserver.shares import Shares
 from specserver.threads import Threads
-from specserver.validation import Schemas
 
 Hook = Callable[[], Any]
 
@@ -64,7 +62,7 @@ class App(ConnexionMiddleware):  # type: ignore[misc]  # connexion is untyped
         shares: Shares | None = None,
     ) -> None:
         self.document: Document = Document.load(document, checked=checked)
-        self.public_document = public(self.document.raw, public_extensions)
+        self.public_document = self.document.public(public_extensions)
         self.state = state
         self.threads = Threads(threads)
         self.shares = shares
@@ -141,7 +139,7 @@ class _Serving(SpecMiddleware):  # type: ignore[misc]  # connexion is untyped
         **options: Any,
     ) -> None:
         self.plans = make_plans(specification, around)
-        checks = ReplyChecks(Schemas(specification.raw)).check if validate_responses else None
+        checks = ReplyChecks(specification.schemas).check if validate_responses else None
         self.runtime = Runtime(self.plans, threads=around.threads, checks=checks, **options)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

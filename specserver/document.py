@@ -2,12 +2,15 @@
 
 import copy
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from specserver.connexion_seam import OpenAPISpecification
+from specserver.public import public
 from specserver.standard import METHODS, complete
+from specserver.validation import Schemas
 from specserver.written import DocumentInvalid, read, target, with_string_keys
 
 __all__ = ["METHODS", "Document", "DocumentInvalid", "References"]
@@ -32,6 +35,7 @@ class Document(OpenAPISpecification):  # type: ignore[misc]  # connexion is unty
         self._spec = References(self._raw_spec).follow(self._raw_spec)
         self._set_defaults(self._spec)
         self._base_uri = base_uri
+        self._public: dict[frozenset[str], dict[str, Any]] = {}
 
     @classmethod
     def _validate_spec(cls, spec: dict[str, Any]) -> None:
@@ -86,6 +90,18 @@ class Document(OpenAPISpecification):  # type: ignore[misc]  # connexion is unty
         operation["parameters"] = list(parameters.values())
         operation["security"] = operation.get("security", self._spec.get("security") or [])
         return operation
+
+    @cached_property
+    def schemas(self) -> Schemas:
+        """Those of the document, each compiled once, whatever serves or reads it."""
+        return Schemas(self.raw)
+
+    def public(self, extensions: Iterable[str]) -> dict[str, Any]:
+        """As strangers may read it, with only these x- fields. Shared: treat as read-only."""
+        kept = frozenset(extensions)
+        if kept not in self._public:
+            self._public[kept] = public(self.raw, kept)
+        return self._public[kept]
 
     @property
     def has_security(self) -> bool:

@@ -13,7 +13,6 @@ from specserver.operations import Operation
 from specserver.replies import Reply, as_reply
 from specserver.security import Security, Verifier
 from specserver.threads import Threads
-from specserver.validation import Schemas
 
 # Answers a Reply, or an awaitable of one where the boundary is asynchronous.
 Boundary: TypeAlias = Callable[[Exchange], Any]
@@ -137,7 +136,7 @@ def make_plans(document: Document, around: PlanContext) -> list[OperationPlan]:
         raise DocumentInvalid(
             "the document requires security, but neither security nor boundary was passed"
         )
-    bindings = Bindings(Schemas(document.raw))
+    bindings = Bindings(document.schemas)
     securities: dict[str, Security | None] = {}
     plans: dict[str, OperationPlan] = {}
     operations: dict[str, Operation] = {}

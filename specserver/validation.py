@@ -117,15 +117,16 @@ def _told(violations: Iterator[Violation], *, whole: bool) -> Violations:
     return Violations(once.values(), may_be_more=not (whole and ended))
 
 
-def _words_of_patterns(node: Any) -> Iterator[tuple[str, str]]:
-    if isinstance(node, list):
-        for item in node:
-            yield from _words_of_patterns(item)
-    elif isinstance(node, dict):
-        if isinstance(node.get("pattern"), str) and isinstance(node.get(ALLOWED), str):
-            yield node["pattern"], node[ALLOWED]
-        for inner in node.values():
-            yield from _words_of_patterns(inner)
+def _words_of_patterns(root: Any) -> Iterator[tuple[str, str]]:
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            if ALLOWED in node and isinstance(node.get("pattern"), str):
+                yield node["pattern"], str(node[ALLOWED])
+            waiting.extend(node.values())
+        elif isinstance(node, list):
+            waiting.extend(node)
 
 
 def _violations(

@@ -14,7 +14,7 @@ from argon2 import PasswordHasher
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import update
 
-from contract_tests.api.oracle import Oracle, OracleTransport, document
+from contract_tests.api.oracle import Oracle, OracleTransport, document, scim_document
 from contract_tests.name_server import NameServer
 from contract_tests.oidc_issuer import LoopbackIssuers, OidcIssuer
 from contract_tests.sso_provider import LoopbackProviders
@@ -114,7 +114,12 @@ class House:
             mailer=self.letters,
             breaches=BreachedPasswords(),
         )
-        self.app = build_app(_settings(directory), self.services, document=document())
+        self.app = build_app(
+            _settings(directory),
+            self.services,
+            document=document(),
+            scim_document=scim_document(),
+        )
         self.oracle = oracle or Oracle()
         self._loop = asyncio.Runner()
         self._register_cell()

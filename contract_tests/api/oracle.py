@@ -11,6 +11,7 @@ from openapi_core.templating.paths.exceptions import PathError
 from openapi_core.testing import MockRequest, MockResponse
 
 from contract_tests.api.compiled import validators
+from menagerie import contract
 from specserver import Document
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "openapi.yaml"
@@ -38,6 +39,11 @@ _READ = {
 def document() -> Document:
     """Loaded once for all tests of a process; `make check` holds it to OpenAPI."""
     return Document.load(DOCUMENT, checked=True)
+
+
+@cache
+def scim_document() -> Document:
+    return Document.load(contract.scim_place(), checked=True)
 
 
 class OracleError(AssertionError):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from contract_tests.api.harness import House
-from contract_tests.api.oracle import document
+from contract_tests.api.oracle import document, scim_document
 from control.boundary.rates import make_limiter
 from control.mail import Mailer
 from control.settings import RateLimits
@@ -38,7 +38,8 @@ def another(
         house.services, settings=known, limiter=limiter, mailer=mailer or house.letters
     )
     before = house.app, house.services
-    house.app, house.services = build_app(settings, services, document=document()), services
+    house.app = build_app(settings, services, document=document(), scim_document=scim_document())
+    house.services = services
     try:
         yield house
     finally:

@@ -113,6 +113,7 @@ def rule_of(operation: Operation) -> Rule:
     authorize = document["x-authorize"]
     audit = document.get("x-audit")
     accepts = {SCHEMES[name] for one in operation.security for name in one}
+    shown = secret_members.answered_by(document)
     return Rule(
         permission=authorize["permission"],
         session_only=authorize.get("session") == "user",
@@ -132,8 +133,8 @@ def rule_of(operation: Operation) -> Rule:
         code=document.get("x-code"),
         token=document.get("x-token"),
         asks=document.get("x-asks"),
-        secret=secret_members.names_of(document) | secret_members.answered_by(document),
-        tells=bool(secret_members.answered_by(document)),
+        secret=secret_members.names_of(document) | shown,
+        tells=bool(shown),
         subjects=subjects.subjects_of(operation.path, method, document),
     )
 

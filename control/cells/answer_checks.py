@@ -97,7 +97,7 @@ def _described() -> dict[str, tuple[Schemas, Any]]:
     found: dict[str, tuple[Schemas, Any]] = {}
     for path in DOCUMENTS:
         document = Document.load(path, checked=True)
-        schemas = Schemas(document.raw)
+        schemas = document.schemas
         for _, _, operation in document.operations():
             found[operation["operationId"]] = (schemas, _of_success(operation["responses"]))
     return found

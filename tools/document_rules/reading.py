@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from specserver import Document
-from specserver.validation import Schemas
 
 Json = dict[str, Any]
 
@@ -65,7 +64,7 @@ class Text:
         self.written: Json = document.written
         self.raw: Json = document.raw
         self.spec: Json = document.spec
-        self.schemas = Schemas(self.raw)
+        self.schemas = document.schemas
         self.operations = [Operation(*one) for one in document.operations()]
 
     @property

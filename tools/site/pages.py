@@ -10,7 +10,6 @@ import orjson
 
 from menagerie.contract import PUBLIC_EXTENSIONS
 from specserver.document import Document
-from specserver.public import public
 from specserver.reference import StaticPages
 
 HERE = Path(__file__).parent
@@ -77,7 +76,7 @@ def _index(folder: Path) -> str:
 
 def _write_reference(document: Path, into: Path) -> None:
     """The reference as a service shows it at /docs, with a document of its own beside it."""
-    shown = public(Document.load(document).raw, PUBLIC_EXTENSIONS) | {"servers": SERVERS}
+    shown = Document.load(document).public(PUBLIC_EXTENSIONS) | {"servers": SERVERS}
     for path, content in StaticPages(shown, docs=True, front=None).pages.items():
         name = "index.html" if path == "/docs" else path.removeprefix("/")
         target = into / name
