@@ -282,6 +282,8 @@ def wait(
 
     Example: menagerie wait --timeout 60
     """
+    if url is not None and not url.startswith(("http://", "https://")):
+        raise typer.BadParameter("must begin with http:// or https://", param_hint="--url")
     settings = _settings("wait", home=home)
     from menagerie import waiting  # noqa: PLC0415 -- keeps the other commands quick
 

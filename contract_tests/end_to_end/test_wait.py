@@ -35,6 +35,14 @@ def test_nothing_there_is_said(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
+def test_an_address_without_its_scheme_is_refused_at_once(tmp_path: Path) -> None:
+    with waits(tmp_path / "none", "--url", "localhost:8080") as process:
+        out, told = process.communicate(timeout=60)
+    assert (process.returncode, out) == (2, "")
+    assert "--url" in told
+    assert "must begin with http:// or https://" in told
+
+
 def test_what_is_no_menagerie_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     def told(text: str, **headers: str) -> httpx.Response:
         return httpx.Response(200, headers=headers, stream=httpx.ByteStream(text.encode()))

@@ -145,7 +145,8 @@ def test_who_may_read_it_in_a_team_is_told_of_that_team(
     stranger = house.tenant()
     is_problem(house.get(f"{tenant.path}/usage", stranger.key), 404, "not_found")
     theirs = house.get(f"{stranger.path}/usage", stranger.key, params=asked).json()["items"]
-    assert theirs == []
+    # On the last day of a month, the hours of its plan are in that month already.
+    assert {one["group"] for one in theirs} <= {None}
 
 
 @pytest.mark.parametrize(
