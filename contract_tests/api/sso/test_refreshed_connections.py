@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from contract_tests.api.conftest import MakeHouse
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.sso import with_saml as saml
 from contract_tests.api.sso.with_oidc import connected, new_domain, sign_in
@@ -20,6 +21,14 @@ Json = dict[str, Any]
 METADATA = "/metadata"
 DAY = timedelta(days=1, minutes=1)
 HOUR = timedelta(hours=1, minutes=1)
+
+
+@pytest.fixture
+def house(make_house: MakeHouse) -> House:
+    """One of its own: a check is of the connections of all tests that had the house before."""
+    made = make_house()
+    made.names.start()
+    return made
 
 
 def check_after(house: House, passed: timedelta = DAY) -> None:

@@ -169,6 +169,12 @@ def test_okta_replaces_whole_groups(provider: Provider) -> None:
     )
     assert several.status_code == 204
     assert provider.members(made.json()["id"]) == {ids[1], ids[2]}
+    # Members without a path: what is there already is added to, or replaced.
+    for op, sent, expected in (("replace", 0, {ids[0]}), ("add", 2, {ids[0], ids[2]})):
+        value = {"members": [{"value": ids[sent]}]}
+        answer = provider.patch(path, {"op": op, "value": value})
+        assert answer.status_code == 204, answer.text
+        assert provider.members(made.json()["id"]) == expected
 
 
 def test_okta_reads_all_users_in_pages(provider: Provider) -> None:
