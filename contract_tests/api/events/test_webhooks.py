@@ -6,7 +6,7 @@ import pytest
 
 from contract_tests.api.harness import House, Tenant
 from control.webhooks import sending
-from storage.events import delivery_lanes, events, webhook_deliveries
+from storage.events import delivery_lanes, events, webhook_deliveries, webhook_endpoints
 from storage.events.webhook_deliveries import WebhookDelivery
 from storage.events.webhook_endpoints import WebhookEndpoint
 
@@ -78,6 +78,25 @@ def test_of_several_deletions_at_once_one_deletes(house: House) -> None:
     asked: list[tuple[Any, ...]] = [("DELETE", path, owner(house, tenant), {}) for _ in range(6)]
     statuses = sorted(each.status_code for each in house.together(*asked))
     assert statuses == [204, *[404] * 5]
+
+
+@pytest.mark.parametrize("house", ["postgresql"], indirect=True)
+def test_one_that_is_deleted_while_they_are_listed_is_left_out(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tenant = house.tenant()
+    kept, gone = made(house, tenant)["id"], made(house, tenant)["id"]
+    page = webhook_endpoints.page
+
+    def deletes(*asked: Any, **options: Any) -> Any:
+        found = page(*asked, **options)
+        with house.database.write() as db:
+            webhook_endpoints.delete(db, webhook_endpoints.fetch(db, tenant.org_id, gone))
+        return found
+
+    monkeypatch.setattr(webhook_endpoints, "page", deletes)
+    listed = house.get(f"{tenant.path}/webhooks", tenant.key)
+    assert [one["id"] for one in listed.json()["items"]] == [kept]
 
 
 def test_an_endpoint_is_registered_shown_changed_and_deleted(house: House) -> None:

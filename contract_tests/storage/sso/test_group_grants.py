@@ -94,6 +94,16 @@ def test_what_is_pushed_and_what_is_claimed_are_apart(database: Database) -> Non
         assert house.rights == alone
 
 
+def test_what_one_connection_no_longer_says_another_still_may(database: Database) -> None:
+    with database.write() as db:
+        house = House(db)
+        house.group("Admins").grant("admin", None, None)
+        for connection in (CONNECTION, "ssoc_two"):
+            house.claimed("Admins", connection=connection)
+        house.claimed()
+        assert house.rights.everywhere == ROLES["admin"]
+
+
 def test_a_connection_that_is_deleted_says_nothing(database: Database) -> None:
     with database.write() as db:
         house = House(db)
