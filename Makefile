@@ -40,14 +40,24 @@ test-nightly: $(VENV)/.dev $(VENV)/.docs ## run the long tests as well
 mutants: $(VENV)/.dev ## try the tests of ROOM=policy, boundary or storage: each small change must fail one
 	@$(BIN)/python -m tools.mutants $(ROOM) $(ARGS)
 
+# Two at a time, as each keeps one processor busy.
 check: $(VENV)/.dev ## check formatting, lint, types, the OpenAPI documents and the Dockerfile
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync .style .types .documents .habits
+
+.style:
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
+	@$(BIN)/hadolint Dockerfile
+
+.types:
 	@$(BIN)/mypy $(addprefix -p ,$(ROOMS)) -p contract_tests -p tools
+
+.documents:
 	@$(BIN)/python -m tools.lint_document openapi.yaml cell/openapi.yaml instance_services/duckdb/openapi.yaml instance_services/queues/openapi.yaml instance_services/search/openapi.yaml handlers/sso/scim.yaml
 	@$(BIN)/python -m tools.released
+
+.habits:
 	@$(BIN)/python -m pytest -q -n0 contract_tests/habits
-	@$(BIN)/hadolint Dockerfile
 
 fix: $(VENV)/.dev ## format the code, apply the linter's fixes, and write generated pages anew
 	@$(BIN)/ruff format .
@@ -68,4 +78,4 @@ lock: $(VENV)/.dev ## update the lock files from pyproject.toml (needs the uv pa
 clean: ## remove the virtual environment, caches and the site
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .mutants dist site
 
-.PHONY: help install install-dev serve test test-nightly mutants check fix bench docs lock clean
+.PHONY: .style .types .documents .habits help install install-dev serve test test-nightly mutants check fix bench docs lock clean

@@ -161,6 +161,21 @@ def test_pushes_of_one_group_at_once_lose_nobody(house: House) -> None:
     assert provider.members(group["id"]) == set(ids)
 
 
+@pytest.mark.parametrize("house", ["postgresql"], indirect=True)
+def test_of_whole_groups_pushed_at_once_one_is_there_in_the_end(house: House) -> None:
+    provider = Provider(house)
+    ids = [provider.user(f"u{number}")["id"] for number in range(8)]
+    group = provider.group("All")
+    path, schemas = f"/scim/v2/Groups/{group['id']}", group["schemas"]
+    for _ in range(3):
+        pushes: list[tuple[Any, ...]] = []
+        for one in ids:
+            whole = {"schemas": schemas, "displayName": "All", "members": [{"value": one}]}
+            pushes.append(("PUT", path, provider.token, {"json": whole}))
+        assert [one.status_code for one in house.together(*pushes)] == [200] * len(ids)
+        assert len(provider.members(group["id"])) == 1
+
+
 def test_whoever_has_read_a_group_too_early_changes_nothing(provider: Provider) -> None:
     """A provider that read from a replica that lags has an old ETag."""
     ada, eve = provider.user("ada")["id"], provider.user("eve")["id"]
