@@ -6,7 +6,9 @@ from pathlib import Path
 import uvicorn
 
 from instance_services import logs
+from instance_services.search.allowance import Limits
 from instance_services.search.callers import MasterKeys
+from instance_services.search.cross_origin import CrossOrigin
 from instance_services.search.rendering import render
 from instance_services.search.search_app import BODY_BYTES_MAX, make_app
 from specserver.http_protocol import http_protocol
@@ -26,6 +28,8 @@ def _arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--body-bytes", type=int, default=BODY_BYTES_MAX, help="maximum size of a body"
     )
+    parser.add_argument("--indexing-bytes", type=int, help="all memory that indexing may ask for")
+    parser.add_argument("--storage-bytes", type=int, help="refuse to grow beyond this size")
     parser.add_argument(
         "--stop-timeout-s", type=int, default=5, help="seconds for running requests to end"
     )
@@ -37,11 +41,14 @@ def main(words: list[str] | None = None) -> int:
     given = _arguments(words)
     logs.set_up(given.log_level)
     app = make_app(
-        given.data, MasterKeys(given.keys), body_bytes=given.body_bytes, threads=given.threads
+        *(given.data, MasterKeys(given.keys)),
+        body_bytes=given.body_bytes,
+        threads=given.threads,
+        limits=Limits(given.indexing_bytes, given.storage_bytes),
     )
     server = uvicorn.Server(
         uvicorn.Config(
-            app,
+            CrossOrigin(app),
             uds=str(given.socket),
             loop="uvloop",
             http=http_protocol(render),
