@@ -12,11 +12,18 @@ from instance_services.search.errors import ApiError
 def of_indexes(data: sqlite3.Connection) -> dict[str, dict[str, Any]]:
     """By uid: how many documents there are, and a digest of them and of the settings.
 
-    Raises ApiError where pages of the database are damaged, also such as hold none of these.
+    Raises ApiError where the database is damaged, also where it holds none of these.
     """
-    (found,) = data.execute("PRAGMA quick_check(1)").fetchone()
-    if found != "ok":
-        raise ApiError("internal", "the database is damaged")
+    try:
+        (found,) = data.execute("PRAGMA integrity_check(1)").fetchone()
+        if found != "ok":
+            raise _damaged()
+        return _indexes(data)
+    except (sqlite3.Error, ValueError):
+        raise _damaged() from None
+
+
+def _indexes(data: sqlite3.Connection) -> dict[str, dict[str, Any]]:
     rows = data.execute("SELECT number, uid, primary_key, settings FROM indexes").fetchall()
     return {uid: _of_index(data, number, *others) for number, uid, *others in rows}
 
@@ -37,8 +44,15 @@ def _of_index(
     for key, body, words in data.execute(
         "SELECT key, body, words FROM documents WHERE index_number = ? ORDER BY key", (number,)
     ):
+        # The database has no checksums: what was written as JSON must be some still.
+        orjson.loads(body)
+        orjson.loads(words)
         for part in (key.encode(), body, words):
             digest.update(len(part).to_bytes(8))
             digest.update(part)
         count += 1
     return {"documents": count, "digest": digest.hexdigest()}
+
+
+def _damaged() -> ApiError:
+    return ApiError("internal", "the database is damaged; restore a backup")
