@@ -80,6 +80,22 @@ def test_a_task_that_needs_too_much_memory_fails_alone(small: Service) -> None:
     assert 3 in [hit["id"] for hit in found]
 
 
+def test_an_answer_has_no_more_documents_than_a_request_may_bring(tmp_path: Path) -> None:
+    """Who may only search could use up the memory else."""
+    with running(tmp_path, "--body-bytes", "2000000") as service:
+        service.done("POST", "/indexes/a/documents", documents(0, 50, 30_000))
+        query = {"indexUid": "a", "limit": 50}
+        for _ in range(12):
+            assert len(service.ask("POST", "/indexes/a/search", {"limit": 50})["hits"]) == 50
+        assert len(service.ask("GET", "/indexes/a/documents?limit=50")["results"]) == 50
+        refused = (400, "bad_request")
+        assert service.refused("POST", "/multi-search", {"queries": [query] * 2}) == refused
+        long = {"q": "word7", "attributesToHighlight": ["*"], "highlightPreTag": "x" * 1_900_000}
+        assert service.refused("POST", "/indexes/a/search", long) == refused
+        found = service.ask("POST", "/indexes/a/search", {"q": "word7"})["hits"]
+        assert found[0]["id"] == 7
+
+
 class Queue:
     """An indexer in this process, as one that ends leaves it."""
 

@@ -26,6 +26,8 @@ class Limits:
     indexing_bytes: int | None = None
     """All memory that the indexing process may ask for."""
     storage_bytes: int | None = None
+    answer_bytes: int | None = None
+    """Of documents, in the answer to one request."""
 
     def words(self) -> list[str]:
         """As options of the indexing process."""

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from instance_services.search import allowance
+from instance_services.search.allowance import Limits
 from instance_services.search.callers import MASTER, IssuedKeys, KeyBearer, MasterKeys
 from instance_services.search.clock import Clock, system_clock
 from instance_services.search.errors import ApiError
@@ -25,14 +26,14 @@ class SearchService:
         masters: MasterKeys,
         waker: TaskListener,
         clock: Clock = system_clock,
-        storage_bytes: int | None = None,
+        limits: Limits = Limits(),  # noqa: B008 - it is frozen
     ) -> None:
-        self.snapshots = Snapshots(folder)
+        self.snapshots = Snapshots(folder, limits.answer_bytes)
         self.folder = folder
         self._masters = masters
         self._waker = waker
         self._clock = clock
-        self._storage_bytes = storage_bytes
+        self._storage_bytes = limits.storage_bytes
         self.requests = 0
 
     @property
@@ -101,6 +102,7 @@ class Boundary:
                 raise CodedProblem(of_violations(prefix, problem)) from None
             raise
         try:
+            exchange.app_state.snapshots.begin()
             return exchange.invoke()
         except ApiError as error:
             raise CodedProblem(error) from None

@@ -44,7 +44,8 @@ def main(words: list[str] | None = None) -> int:
         *(given.data, MasterKeys(given.keys)),
         body_bytes=given.body_bytes,
         threads=given.threads,
-        limits=Limits(given.indexing_bytes, given.storage_bytes),
+        # An answer may have as many bytes of documents as a request.
+        limits=Limits(given.indexing_bytes, given.storage_bytes, given.body_bytes),
     )
     server = uvicorn.Server(
         uvicorn.Config(

@@ -14,7 +14,6 @@ import orjson
 import structlog
 
 from instance_services.search import allowance, candidates, configuration, databases, rows
-from instance_services.search.allowance import Limits
 from instance_services.search.clock import Clock, system_clock, written
 from instance_services.search.errors import ApiError, described
 from instance_services.search.index_changes import IndexChanges
@@ -40,13 +39,14 @@ class Indexer:
         self,
         folder: Path,
         clock: Clock = system_clock,
-        limits: Limits = Limits(),  # noqa: B008 - it is frozen
+        *,
+        storage_bytes: int | None = None,
     ) -> None:
         self._tasks = databases.open_tasks(folder)
         self._queue = TaskQueue(self._tasks, clock)
         self._data = databases.open_data(folder)
         self._clock = clock
-        self._storage_bytes = limits.storage_bytes
+        self._storage_bytes = storage_bytes
         self._is_full = False
         self._alone_until = -1
         self._folder = folder / databases.CANDIDATES

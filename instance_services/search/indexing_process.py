@@ -10,7 +10,6 @@ from pathlib import Path
 sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # says that there is none
 
 from instance_services import logs  # noqa: E402
-from instance_services.search.allowance import Limits  # noqa: E402
 from instance_services.search.indexing import Indexer  # noqa: E402
 
 _WAKE_BYTES = 65_536
@@ -34,8 +33,7 @@ def main(words: list[str] | None = None) -> int:
     if given.memory_bytes is not None:
         # Counted is what may be written; what is mapped of files is not.
         resource.setrlimit(resource.RLIMIT_DATA, (given.memory_bytes, given.memory_bytes))
-    limits = Limits(given.memory_bytes, given.storage_bytes)
-    indexer = Indexer(given.folder, limits=limits)
+    indexer = Indexer(given.folder, storage_bytes=given.storage_bytes)
     indexer.recover(after_crash=given.after_crash)
     os.write(sys.stdout.fileno(), b"ready\n")
     os.set_blocking(sys.stdin.fileno(), True)

@@ -27,7 +27,7 @@ def make_app(
     """The service; its lifespan starts and stops the indexing process."""
     databases.make(folder)
     indexing = IndexingProcess(folder, limits)
-    service = SearchService(folder, masters, indexing, clock, limits.storage_bytes)
+    service = SearchService(folder, masters, indexing, clock, limits)
     service.keys.make_defaults()
     return App(
         DOCUMENT,
