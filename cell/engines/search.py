@@ -51,7 +51,7 @@ READ_TIMEOUT_S: Final = 6 * 3600.0
 READ_BYTES: Final = 1 << 20
 
 
-class Search:
+class SearchEngine:
     engine = "meilisearch"
     protocol = "https"
     # Changed settings write what filters read once more, in one transaction, before the former is

@@ -216,7 +216,7 @@ COPIED: dict[str, tuple[Any, str, Callable[[Path], Coroutine[Any, Any, Any]]]] =
     ),
     "meilisearch": (
         *(search, "_copy"),
-        lambda target: search.Search.snapshot(NOTHING, SITE, None, NOTHING, target),
+        lambda target: search.SearchEngine.snapshot(NOTHING, SITE, None, NOTHING, target),
     ),
     "mariadb": (
         *(mysql_snapshots.Copier, "_copy"),
