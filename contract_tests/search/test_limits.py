@@ -10,6 +10,7 @@ import pytest
 from contract_tests.search.process import Service, running
 from contract_tests.service_process import until
 from instance_services.search import databases
+from instance_services.search.command import arrival_s
 from instance_services.search.indexing import BATCH_BYTES_MAX, Indexer
 from instance_services.search.tasks import TaskQueue
 
@@ -94,6 +95,11 @@ def test_an_answer_has_no_more_documents_than_a_request_may_bring(tmp_path: Path
         assert service.refused("POST", "/indexes/a/search", long) == refused
         found = service.ask("POST", "/indexes/a/search", {"q": "word7"})["hits"]
         assert found[0]["id"] == 7
+
+
+def test_what_may_be_large_may_take_as_long_as_it_needs() -> None:
+    assert arrival_s(10 * 2**20) == 30
+    assert arrival_s(100 * 2**20) > 200
 
 
 class Queue:

@@ -2,6 +2,7 @@
 
 import argparse
 from pathlib import Path
+from typing import Final
 
 import uvicorn
 
@@ -11,7 +12,10 @@ from instance_services.search.callers import MasterKeys
 from instance_services.search.cross_origin import CrossOrigin
 from instance_services.search.rendering import render
 from instance_services.search.search_app import BODY_BYTES_MAX, make_app
-from specserver.http_protocol import http_protocol
+from specserver.http_protocol import ARRIVE_WITHIN_S, http_protocol
+
+# What a slow line sends, in bytes a second.
+_LINE_BYTES: Final = 500_000
 
 
 def _arguments(words: list[str] | None = None) -> argparse.Namespace:
@@ -37,6 +41,11 @@ def _arguments(words: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
+def arrival_s(body_bytes: int) -> float:
+    """How long a request may take to arrive, where it is as large as it may be."""
+    return max(ARRIVE_WITHIN_S, body_bytes / _LINE_BYTES)
+
+
 def main(words: list[str] | None = None) -> int:
     given = _arguments(words)
     logs.set_up(given.log_level)
@@ -47,12 +56,14 @@ def main(words: list[str] | None = None) -> int:
         # An answer may have as many bytes of documents as a request.
         limits=Limits(given.indexing_bytes, given.storage_bytes, given.body_bytes),
     )
+    protocol = http_protocol(render)
+    protocol.arrive_within_s = arrival_s(given.body_bytes)
     server = uvicorn.Server(
         uvicorn.Config(
             CrossOrigin(app),
             uds=str(given.socket),
             loop="uvloop",
-            http=http_protocol(render),
+            http=protocol,
             ws="none",
             lifespan="on",
             access_log=False,
