@@ -161,3 +161,25 @@ def test_a_batch_brings_no_more_than_fits(tmp_path: Path) -> None:
     assert [task.uid for task in queue.tasks.claim(10, 2_500)] == uids[:2]
     # The first is done however large it is.
     assert [task.uid for task in queue.tasks.claim(10, 10)] == uids[2:3]
+
+
+def test_a_change_of_settings_takes_as_long_as_there_are_documents(tmp_path: Path) -> None:
+    """And not by their square: counted is what the database does."""
+
+    def work(count: int) -> int:
+        queue = Queue(tmp_path / str(count))
+        payload = {"isPartial": False, "primaryKey": "id", "documents": documents(0, count, 10)}
+        queue.tasks.accept("documentAdditionOrUpdate", "x", {}, orjson.dumps(payload))
+        indexer = Indexer(queue.folder)
+        assert indexer.step()
+        changes = orjson.dumps({"filterableAttributes": ["id"]})
+        queue.tasks.accept("settingsUpdate", "x", {}, changes)
+        ticks: list[None] = []
+        indexer._data.set_progress_handler(lambda: ticks.append(None), 100)
+        assert indexer.step()
+        indexer.close()
+        return len(ticks)
+
+    for count in (500, 1_000):
+        (tmp_path / str(count)).mkdir()
+    assert work(1_000) < 3 * work(500)
