@@ -40,6 +40,8 @@ DATABASES: Final = ("data.db", "tasks.db")
 LOG, SHARED = "-wal", "-shm"
 # Made again of the databases where it is missing.
 DERIVED: Final = "candidates"
+# There while that is being done, before anybody is answered.
+OPENING: Final = "opening"
 # Indexing has half of the memory; this much of it before the first task.
 INDEXING_BYTES: Final = 48 * 2**20
 # What parses JSON asks for twelve times its length, and what it makes of it is not small either.
@@ -57,6 +59,10 @@ class SearchEngine:
     # Changed settings write what filters read once more, in one transaction, before the former is
     # free: into a log as long as that, beside a database that fills its storage.
     ceiling_share = 1.6
+    slow_start = (
+        "what searching needs is made again when an instance begins with a copy, and that takes as "
+        "long as it has documents; choose a larger size"
+    )
     missing = EngineRefusal(
         "the package tantivy is not installed with Menagerie",
         "run `make install` in Menagerie's folder on the cell's machine",
@@ -117,6 +123,9 @@ class SearchEngine:
         except httpx.HTTPError:
             return False
         return all(answer.status_code == httpx.codes.OK for answer in answers)
+
+    async def is_loading(self, site: Site) -> bool:
+        return engine_files.find(site.data / OPENING) is not None
 
     async def health(self, site: Site, login: Login) -> Health:  # noqa: ARG002 - the contract's
         try:

@@ -6,6 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
+from cell.engines.driver import ReportsLoading
+from cell.engines.search import OPENING
 from contract_tests.cell.rig import engine, until
 from contract_tests.engines.conftest import Subject
 
@@ -55,6 +57,20 @@ def test_a_copy_amid_indexing_has_each_accepted_task_once(running: Subject, fold
             hits = http.post("/indexes/books/search", json={"q": f"word{number}"}).json()["hits"]
             # Others are found by typos.
             assert hits[0]["id"] == number
+
+
+@pytest.mark.parametrize("subject", ["meilisearch"], indirect=True)
+def test_a_start_that_makes_again_what_searching_needs_may_take_longer(running: Subject) -> None:
+    driver, site = running.driver, running.site
+    assert isinstance(driver, ReportsLoading)
+    assert not running.run(driver.is_loading(site))
+    opening = site.data.outside / OPENING
+    opening.touch()
+    assert running.run(driver.is_loading(site))
+    # One that was ended meanwhile leaves it, and its next start removes it.
+    running.stop()
+    running.start()
+    assert not opening.exists()
 
 
 @pytest.mark.parametrize("subject", ["meilisearch"], indirect=True)

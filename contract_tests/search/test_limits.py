@@ -1,5 +1,6 @@
 """Owns the promises about the limits of a size: storage that is full, memory that does not do."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 
 from contract_tests.search.process import Service, running
 from contract_tests.service_process import until
-from instance_services.search import databases
+from instance_services.search import candidates, databases
 from instance_services.search.command import arrival_s
 from instance_services.search.indexing import BATCH_BYTES_MAX, Indexer
 from instance_services.search.tasks import TaskQueue
@@ -153,6 +154,36 @@ def test_a_task_is_tried_again_before_it_fails(tmp_path: Path, *, after_crash: b
         pass
     assert queue.statuses([uid]) == ["succeeded"]
     indexer.close()
+
+
+def test_candidates_that_were_not_made_to_the_end_are_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else nothing would be found in what they are of."""
+    queue = Queue(tmp_path)
+    queue.add()
+    indexer = Indexer(tmp_path)
+    assert indexer.step()
+    indexer.close()
+    shutil.rmtree(tmp_path / databases.CANDIDATES)
+
+    def ended(_: object) -> None:
+        assert (tmp_path / databases.OPENING).exists()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as killed:
+        killed.setattr(candidates.CandidateWriter, "commit", ended)
+        indexer = Indexer(tmp_path)
+        with pytest.raises(KeyboardInterrupt):
+            indexer.recover()
+        indexer.close()
+    indexer = Indexer(tmp_path)
+    indexer.recover()
+    indexer.close()
+    (number,) = (int(each.name) for each in (tmp_path / databases.CANDIDATES).iterdir())
+    searcher = candidates.Candidates(tmp_path / databases.CANDIDATES).searcher(number)
+    assert candidates.frequency(searcher, "hello") == 1
+    assert not (tmp_path / databases.OPENING).exists()
 
 
 def test_a_batch_brings_no_more_than_fits(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ from typing import Final
 TASKS: Final = "tasks.db"
 DATA: Final = "data.db"
 CANDIDATES: Final = "candidates"
+OPENING: Final = "opening"
+"""A file that is there while candidates are made again, before requests are answered."""
 _BUSY_S: Final = 30.0
 _LOG_BYTES: Final = 4 * 2**20
 

@@ -50,6 +50,7 @@ class Indexer:
         self._is_full = False
         self._alone_until = -1
         self._folder = folder / databases.CANDIDATES
+        self._opening = folder / databases.OPENING
         self._writers: dict[int, candidates.CandidateWriter] = {}
 
     def recover(self, *, after_crash: bool = False) -> None:
@@ -65,9 +66,13 @@ class Indexer:
             if len(found) == 1 and found[0] in before:
                 self._fail_one(found[0])
         self._queue.put_back()
-        for (number,) in self._data.execute("SELECT number FROM indexes").fetchall():
-            if not candidates.exists(self._folder, number):
-                self._make_again(number)
+        numbers = [number for (number,) in self._data.execute("SELECT number FROM indexes")]
+        missing = [number for number in numbers if self._is_missing(number)]
+        if missing:
+            self._opening.touch()
+        for number in missing:
+            self._make_again(number)
+        self._opening.unlink(missing_ok=True)
 
     def step(self) -> bool:
         """Does what waits, a batch; False where nothing does."""
@@ -191,11 +196,23 @@ class Indexer:
             writer.add(document, rows.searched_words(packed, searchable))
         writer.commit()
 
+    def _unfinished(self, number: int) -> Path:
+        """There while candidates are made again: from the first moment on there are some."""
+        return self._folder / f"{number}.unfinished"
+
+    def _is_missing(self, number: int) -> bool:
+        if self._unfinished(number).exists():
+            candidates.erase(self._folder, number)
+        return not candidates.exists(self._folder, number)
+
     def _make_again(self, number: int) -> None:
         log.info("candidates are made again", index=number)
+        self._folder.mkdir(exist_ok=True)
+        self._unfinished(number).touch()
         with self._transaction():
             self._put(number, None)
             self._data.execute("DELETE FROM stale WHERE index_number = ?", (number,))
+        self._unfinished(number).unlink()
 
     def _tell_applied(self) -> None:
         found = self._data.execute("SELECT task, status, details, error FROM applied").fetchall()
