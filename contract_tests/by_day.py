@@ -28,7 +28,7 @@ OF_ENGINES: Final = frozenset(
         "engines/test_leaked_credentials",
     }
 )
-ENGINES: Final = ("duckdb", "mariadb", "postgres", "redis", "valkey")
+ENGINES: Final = ("duckdb", "mariadb", "meilisearch", "postgres", "redis", "valkey")
 # Half of the operations are asked rightly by day and the others wrongly.
 OF_REQUESTS: Final = frozenset({"api/test_schemathesis"})
 REQUESTS: Final = ("right", "wrong")

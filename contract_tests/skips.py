@@ -21,7 +21,7 @@ LISTED: Final = {
     r"no mysqld of version|no extension timescaledb": "as above",
     r"(no driver found postgres|no PostgreSQL) 15\b": "some releases of Debian have it",
     r"valkey-cli is not installed": "Debian 12 has none, and the wheel has the server alone",
-    r"only (duckdb|mariadb|redis|valkey) \S+ runs here": "one version of it can be had",
+    r"only (duckdb|mariadb|meilisearch|redis|valkey) \S+ runs here": "one version of it can be had",
     r"the source of this version has no pgvector": "the wheels of the others have it",
     r"on PostgreSQL each statement sees|SQLite's own settings": "of one kind of database",
     r"nothing about it can be wrong": "an operation without anything to get wrong",

@@ -13,7 +13,7 @@ SHARING: Final = frozenset(
     f"{FOLDER}test_{each}.py"
     for each in (
         *("command_line", "console_network", "dump", "faults", "lifecycle", "malformed_http"),
-        "pasted_lines",
+        *("pasted_lines", "search"),
     )
 )
 

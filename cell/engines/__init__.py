@@ -10,6 +10,7 @@ from cell.engines.duckdb import DuckDB
 from cell.engines.mysql import mariadb, mysql
 from cell.engines.postgres import PostgreSQL, TimescaleDB
 from cell.engines.resp import Redis, Valkey
+from cell.engines.search import SearchEngine
 from cell.runtime.host import Host
 
 log = structlog.get_logger("cell.engines")
@@ -17,7 +18,7 @@ log = structlog.get_logger("cell.engines")
 # A further engine joins by its line here.
 DRIVERS: tuple[Callable[[Host], Driver], ...] = (
     *(DuckDB, PostgreSQL, TimescaleDB),
-    *(Redis, Valkey, mariadb, mysql),
+    *(Redis, Valkey, mariadb, mysql, SearchEngine),
 )
 PACKAGES = ("instance_services", "specserver")
 """What services of ours import; packages from the index lie with the interpreter."""

@@ -18,6 +18,7 @@ async def ask(
     path: str,
     *,
     login: tuple[str, str] | None = None,
+    bearer: str | None = None,
     body: object = None,
     timeout_s: float = 10.0,
 ) -> httpx.Response:
@@ -26,6 +27,8 @@ async def ask(
     if login is not None:
         credential = base64.b64encode(":".join(login).encode()).decode()
         headers["Authorization"] = f"Basic {credential}"
+    if bearer is not None:
+        headers["Authorization"] = f"Bearer {bearer}"
     content = b"" if body is None else orjson.dumps(body)
     connection = sockets.HTTPConnection(socket, timeout_s)
     try:

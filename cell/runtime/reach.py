@@ -14,6 +14,10 @@ from pathlib import Path
 OTHERS_READ = 0o004
 OTHERS_ENTER = 0o001
 WARM_UP_TIMEOUT_S = 120
+WARM_UP = (
+    "import instance_services.duckdb.__main__, instance_services.search.__main__, "
+    "instance_services.search.indexing_process"
+)
 # Of the standard library and its packages, what no service of ours imports.
 _LEFT_OUT = shutil.ignore_patterns(
     *("site-packages", "test", "idlelib", "tkinter", "ensurepip", "config-*"),
@@ -130,7 +134,7 @@ class SharedPrograms:
         python = _python_in(part)
         # Compiles what is imported, which those who run it later may not write.
         subprocess.run(  # noqa: S603 - our own words
-            [python.program, "-P", "-c", "import instance_services.duckdb.__main__"],
+            [python.program, "-P", "-c", WARM_UP],
             env=python.environment,
             capture_output=True,
             timeout=WARM_UP_TIMEOUT_S,

@@ -49,6 +49,11 @@ def connect(
         if program is None and engine in ENGINES:
             _talk(keeper)
             return
+        if program is None and engine not in native.PROGRAMS:
+            raise ConfigurationError(
+                f"{engine} has no client that runs in a terminal; `menagerie credentials "
+                f"{instance}` prints lines for those that programs use"
+            )
         if program is None:
             raise ConfigurationError(
                 f"{engine} needs {native.wanted(engine)}, and none was found on the PATH"

@@ -176,3 +176,30 @@ answer = httpx.Client(verify=trust).post(
 )
 print(answer.json())
 """
+
+_SEARCH: Final = """
+client = meilisearch.Client(<base_url>, <password>)
+books = client.index("books")
+client.wait_for_task(books.add_documents([{"id": 42, "title": "Persuasion"}]).task_uid)
+print(books.search("persuassion")["hits"])
+"""
+
+MEILISEARCH: Final = f"""
+import os
+import meilisearch
+
+os.environ["REQUESTS_CA_BUNDLE"] = <ca_file>
+{_SEARCH.strip()}
+"""
+
+MEILISEARCH_BY_ADDRESS: Final = f"""
+import os, socket
+import meilisearch
+
+os.environ["REQUESTS_CA_BUNDLE"] = <ca_file>
+resolve = socket.getaddrinfo
+socket.getaddrinfo = lambda host, *more, **named: resolve(
+    <address> if host == <host> else host, *more, **named
+)
+{_SEARCH.strip()}
+"""

@@ -52,6 +52,7 @@ class Place:
             "host": self.credential.host, "port": self.credential.port, "address": self.address,
             "user": self.credential.username, "password": self.credential.password,
             "database": self.credential.database, "ca_file": self.ca_file,
+            "base_url": self.credential.base_url,
             "url": f"https://{self.address}:{self.credential.port}/query",
             "libpq": self.postgres_uri(),
             "alchemy_postgres": self.postgres_uri("postgresql+psycopg"),
@@ -104,13 +105,25 @@ def curl(place: Place, statement: str = "SELECT 42 AS answer", secret: str = "")
     `secret` is how a shell writes the password; where it is left out, it is the password itself.
     """
     one = place.credential
-    words = ["curl", "-sS", "-K", "-", "--cacert", place.ca_file]
-    words += [] if place.named else ["--resolve", f"{one.host}:{one.port}:{LOOPBACK}"]
-    words += [f"{one.base_url}/query", "-H", "Content-Type: application/json"]
+    words = [*_curl_words(place), f"{one.base_url}/query", "-H", "Content-Type: application/json"]
     words += ["-d", json.dumps({"sql": statement})]
     login = f"{shlex.quote(_curl_text(one.username))} "
     login += secret or shlex.quote(_curl_text(one.password))
     return f"printf 'user = \"%s:%s\"' {login} | {shlex.join(words)}"
+
+
+def curl_of_a_search(place: Place) -> str:
+    """Answer a list of the indexes by curl, which reads the key as `curl` reads the password."""
+    one = place.credential
+    words = [*_curl_words(place), f"{one.base_url}/indexes?limit=42"]
+    key = shlex.quote(_curl_text(one.password))
+    return f"printf 'header = \"Authorization: Bearer %s\"' {key} | {shlex.join(words)}"
+
+
+def _curl_words(place: Place) -> list[str]:
+    one = place.credential
+    words = ["curl", "-sS", "-K", "-", "--cacert", place.ca_file]
+    return words + ([] if place.named else ["--resolve", f"{one.host}:{one.port}:{LOOPBACK}"])
 
 
 def _curl_text(value: str) -> str:
@@ -138,7 +151,11 @@ RESP: Final = {
     "ioredis": _code(templates.IOREDIS),
 }
 HTTP: Final = {"curl": curl, "httpx": _code(templates.HTTPX, templates.HTTPX_BY_ADDRESS)}
+SEARCH: Final = {
+    "curl": curl_of_a_search,
+    "meilisearch": _code(templates.MEILISEARCH, templates.MEILISEARCH_BY_ADDRESS),
+}
 CLIENTS: Final[Mapping[str, Mapping[str, Callable[[Place], str]]]] = {
     "postgres": POSTGRES, "timescaledb": POSTGRES, "mariadb": MYSQL, "mysql": MYSQL,
-    "redis": RESP, "valkey": RESP, "duckdb": HTTP,
+    "redis": RESP, "valkey": RESP, "duckdb": HTTP, "meilisearch": SEARCH,
 }  # fmt: skip

@@ -6,14 +6,23 @@ refused. Each attack has a connection of its own, over the gateway.
 
 import contextlib
 import json
+import socket
+import ssl
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import redis
 
+from contract_tests.attacks.http_requests import Requests
 from contract_tests.attacks.statements import words
-from contract_tests.end_to_end.engine_clients import REFUSALS, Place, connect
+from contract_tests.end_to_end.engine_clients import (
+    LOOPBACK,
+    REFUSALS,
+    WAIT_S,
+    Place,
+    connect,
+)
 
 Ask = Callable[[str], Any]
 
@@ -45,6 +54,16 @@ def _duckdb(session: Any, place: Place) -> Ask:
     return ask
 
 
+def _search(_: Any, place: Place) -> Ask:
+    trust = ssl.create_default_context(cafile=place.ca_file)
+
+    def opened() -> socket.socket:
+        plain = socket.create_connection((LOOPBACK, place.port), WAIT_S)
+        return trust.wrap_socket(plain, server_hostname=place.host)
+
+    return Requests(opened, place.login[1], place.host).ask
+
+
 def _resp(session: Any, _: Place) -> Ask:
     client: redis.Redis = session._client
 
@@ -59,6 +78,7 @@ def _resp(session: Any, _: Place) -> Ask:
 SPEAKERS: dict[str, Callable[[Any, Place], Ask]] = {
     "duckdb": _duckdb,
     "mariadb": _sql,
+    "meilisearch": _search,
     "mysql": _sql,
     "postgres": _sql,
     "redis": _resp,

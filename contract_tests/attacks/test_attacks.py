@@ -20,7 +20,7 @@ from contract_tests.end_to_end.test_engines import Instance, place_of, refuse_mi
 ABANDONED_S = 8.0
 ANSWERED_S = 60.0
 BACK_S = 90.0
-PING = {"redis": "PING", "valkey": "PING"}
+PING = {"redis": "PING", "valkey": "PING", "meilisearch": "GET /version"}
 # How an owner ends statements whose client is gone: these servers notice that late, or never.
 ENDS = {
     "mariadb": "KILL USER app@'%'",
@@ -29,7 +29,15 @@ ENDS = {
 }
 # What the neighbour keeps, and how it asks for it.
 KEEP = f"CREATE TABLE kept AS SELECT '{NEIGHBOUR}' AS word"
-KEPT = {"redis": "GET kept", "valkey": "GET kept"}
+KEEPS = {
+    **dict.fromkeys(("redis", "valkey"), f"SET kept {NEIGHBOUR}"),
+    "meilisearch": f'POST /indexes/kept/documents\n\n[{{"id": 1, "word": "{NEIGHBOUR}"}}]',
+}
+KEPT = {"redis": "GET kept", "valkey": "GET kept", "meilisearch": "GET /indexes/kept/documents"}
+OWN = {
+    **dict.fromkeys(("redis", "valkey"), "SET own 1"),
+    "meilisearch": 'POST /indexes/own/documents\n\n[{"id": 1, "a": "word ab"}]',
+}
 
 
 @pytest.fixture(scope="module")
@@ -118,10 +126,9 @@ def duel(
     refuse_missing(installation, engine)
     ours, other = (Instance(installation, order(installation, engine=engine)["id"]) for _ in "ab")
     neighbours = place_of(installation, other.id)
-    keep = [f"SET kept {NEIGHBOUR}" if engine in KEPT else KEEP]
-    assert attack_here(engine, neighbours, keep)["refused"] is None
+    assert attack_here(engine, neighbours, [KEEPS.get(engine, KEEP)])["refused"] is None
     attacker = Attacker(engine, place_of(installation, ours.id))
-    assert attacker.attack(["SET own 1" if engine in KEPT else "CREATE TABLE mine (a TEXT)"], 60)
+    assert attacker.attack([OWN.get(engine, "CREATE TABLE mine (a TEXT)")], 60)
     yield Duel(engine, near, ours, other, attacker, neighbours)
     attacker.end()
     for each in (ours, other):

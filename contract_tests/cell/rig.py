@@ -363,9 +363,11 @@ def running(
 
 
 @contextlib.contextmanager
-def engine(socket: str) -> Iterator[httpx.Client]:
+def engine(socket: str, headers: dict[str, str] | None = None) -> Iterator[httpx.Client]:
     transport = httpx.HTTPTransport(uds=socket, verify=False)
-    with httpx.Client(transport=transport, base_url="http://engine", timeout=DEADLINE_S) as http:
+    with httpx.Client(
+        transport=transport, base_url="http://engine", headers=headers, timeout=DEADLINE_S
+    ) as http:
         yield http
 
 

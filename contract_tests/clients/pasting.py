@@ -14,7 +14,7 @@ from clients.cli.lines import Place, line
 from contract_tests.clients.node_packages import node_modules
 
 DONE_S: Final = 120
-PYTHON: Final = {"psycopg", "asyncpg", "sqlalchemy", "pymysql", "httpx"}
+PYTHON: Final = {"psycopg", "asyncpg", "sqlalchemy", "pymysql", "httpx", "meilisearch"}
 NODE: Final = {"node-postgres", "mysql2", "ioredis"}
 # What a client that opens a prompt is given to read.
 SQL: Final = "SELECT 42 AS answer;\n"

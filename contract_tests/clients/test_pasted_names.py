@@ -22,7 +22,7 @@ from contract_tests.clients.servers import Authority
 AUTHORITY_ONLY = {"redis-cli", "valkey-cli", "mariadb", "mysql"}
 CASES = [
     (engine, client)
-    for engine in ("postgres", "mariadb", "redis", "duckdb")
+    for engine in ("postgres", "mariadb", "redis", "duckdb", "meilisearch")
     for client in CLIENTS[engine]
     if client not in AUTHORITY_ONLY
 ]

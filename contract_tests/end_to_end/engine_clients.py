@@ -12,6 +12,7 @@ import pymysql
 import redis
 
 from clients.client import transport_for_localhost
+from contract_tests.service_process import until
 
 LOOPBACK = "127.0.0.1"
 WAIT_S = 60.0
@@ -81,6 +82,32 @@ class DuckDB(Sql):
         return list(answer.json()["rows"])
 
 
+class Search:
+    """The table is an index, and a row a document; a write is a task, which is waited for."""
+
+    def __init__(self, http: httpx.Client) -> None:
+        self._http = http
+
+    def make(self) -> None:
+        self._task("/indexes", {"uid": "numbers", "primaryKey": "n"})
+
+    def write(self, numbers: Sequence[int]) -> None:
+        self._task("/indexes/numbers/documents", [{"n": number} for number in numbers])
+
+    def read(self) -> list[int]:
+        found = self._http.get("/indexes/numbers/documents?limit=10000").raise_for_status()
+        return sorted(each["n"] for each in found.json()["results"])
+
+    def _task(self, path: str, body: Any) -> None:
+        uid = self._http.post(path, json=body).raise_for_status().json()["taskUid"]
+
+        def status() -> str:
+            return str(self._http.get(f"/tasks/{uid}").raise_for_status().json()["status"])
+
+        until(lambda: status() not in {"enqueued", "processing"}, "the task is done")
+        assert status() == "succeeded"
+
+
 class Resp:
     def __init__(self, client: redis.Redis) -> None:
         self._client = client
@@ -110,6 +137,7 @@ def connect(engine: str, place: Place) -> Iterator[Session]:
         "duckdb": _duckdb,
         "postgres": _postgres,
         "mariadb": _mysql,
+        "meilisearch": _search,
         "mysql": _mysql,
         "redis": _resp,
         "valkey": _resp,
@@ -123,6 +151,17 @@ def _duckdb(place: Place) -> Iterator[Session]:
     transport = transport_for_localhost(place.ca_file)
     with httpx.Client(transport=transport, timeout=WAIT_S) as http:
         yield DuckDB(http, place)
+
+
+@contextlib.contextmanager
+def _search(place: Place) -> Iterator[Session]:
+    with httpx.Client(
+        transport=transport_for_localhost(place.ca_file),
+        base_url=f"https://{place.host}:{place.port}",
+        headers={"Authorization": f"Bearer {place.login[1]}"},
+        timeout=WAIT_S,
+    ) as http:
+        yield Search(http)
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from contract_tests import installed
 from contract_tests.end_to_end.engine_clients import REFUSALS, Place, connect
 from contract_tests.end_to_end.installation import Installation, order, reveal, wait_for
 
-ENGINES = ("duckdb", "postgres", "mariadb", "mysql", "redis", "valkey")
+ENGINES = ("duckdb", "postgres", "mariadb", "meilisearch", "mysql", "redis", "valkey")
 
 
 # By day PostgreSQL lives here, and Valkey in test_lifecycle. The others go through the same, and

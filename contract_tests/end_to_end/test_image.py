@@ -21,7 +21,7 @@ from menagerie.settings import GATEWAY_PORTS
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3600)]
 
 ROOT = Path(__file__).resolve().parents[2]
-ENGINES = ("duckdb", "postgres", "valkey", "redis", "mariadb")
+ENGINES = ("duckdb", "postgres", "valkey", "redis", "mariadb", "meilisearch")
 PROGRAMS = ("debootstrap", "podman", "runc")
 BASE, IMAGE = "localhost/base:test", "localhost/menagerie:test"
 VOLUME = "/var/lib/menagerie"

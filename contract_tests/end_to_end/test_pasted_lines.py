@@ -18,7 +18,7 @@ from contract_tests.end_to_end.command_line import CommandLine
 from contract_tests.end_to_end.installation import Installation, order, reveal
 from contract_tests.end_to_end.test_engines import refuse_missing
 
-ENGINES = ("postgres", "mariadb", "redis", "valkey", "duckdb")
+ENGINES = ("postgres", "mariadb", "redis", "valkey", "duckdb", "meilisearch")
 # MariaDB's line is made as PostgreSQL's is, Valkey's is Redis's, and curl's is pasted by a newcomer
 # (test_newcomer).
 BY_DAY = frozenset({"postgres", "redis"})

@@ -1,8 +1,11 @@
 """How the contract suite speaks to each engine: a client that writes rows and reads them."""
 
+import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol, cast
 
+import httpx
 import psycopg
 import pymysql
 import redis
@@ -43,6 +46,40 @@ class DuckDB:
             answer = http.post("/query", json={"sql": sql}, auth=(login.username, login.password))
         assert answer.status_code == 200, answer.text
         return list(answer.json()["rows"])
+
+
+class Search:
+    """The table is an index, and a row a document."""
+
+    def make(self, site: Site, login: Login) -> None:
+        self._do(site, login, "DELETE", "/indexes/numbers", None)
+        self._do(site, login, "POST", "/indexes", {"uid": "numbers", "primaryKey": "n"})
+
+    def write(self, site: Site, login: Login, numbers: Sequence[int]) -> None:
+        documents = [{"n": number} for number in numbers]
+        self._do(site, login, "POST", "/indexes/numbers/documents", documents)
+
+    def read(self, site: Site, login: Login) -> list[int]:
+        with self._client(site, login) as http:
+            answer = http.get("/indexes/numbers/documents", params={"limit": 10_000})
+        assert answer.status_code == 200, answer.text
+        return sorted(each["n"] for each in answer.json()["results"])
+
+    def _do(self, site: Site, login: Login, method: str, path: str, body: Any) -> None:
+        """A task, to its end: to delete what is not there fails, and does no harm."""
+        with self._client(site, login) as http:
+            answer = http.request(method, path, json=body)
+            assert answer.status_code == 202, answer.text
+            task, wait_s = answer.json(), 0.02
+            while task["status"] in {"enqueued", "processing"}:
+                time.sleep(wait_s)
+                wait_s *= 1.3
+                task = http.get(f"/tasks/{answer.json()['taskUid']}").json()
+        assert method == "DELETE" or task["status"] == "succeeded", task
+
+    @staticmethod
+    def _client(site: Site, login: Login) -> AbstractContextManager[httpx.Client]:
+        return engine(str(site.socket), {"Authorization": f"Bearer {login.password}"})
 
 
 class Resp:
@@ -132,6 +169,7 @@ class PostgreSQL:
 SPEAKERS: dict[str, Speaker] = {
     "duckdb": DuckDB(),
     "mariadb": MySQLFamily(),
+    "meilisearch": Search(),
     "mysql": MySQLFamily(),
     "postgres": PostgreSQL(),
     "redis": Resp(),

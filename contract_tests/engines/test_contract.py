@@ -40,7 +40,7 @@ def test_only_what_can_run_is_reported(host: Host) -> None:
 
 
 # What each machine has on which `make test` may install what it needs, or where CI runs.
-EVERYWHERE = {"duckdb", "mariadb", "postgres", "redis", "valkey"}
+EVERYWHERE = {"duckdb", "mariadb", "meilisearch", "postgres", "redis", "valkey"}
 POSTGRES_VERSIONS = {"18", "17", "16", "15"}
 
 

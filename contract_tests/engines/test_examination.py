@@ -121,6 +121,7 @@ def test_a_page_that_was_changed_is_found(running: Subject) -> None:
 
 # Where a file of their own has the rows; whether it is found at the start or later is the engine's.
 FILES = [("duckdb", "database.duckdb"), ("mariadb", "*/app/numbers.ibd")]
+FILES += [("meilisearch", "data.db")]
 FILES += [("redis", "appendonlydir/*.incr.aof"), ("valkey", "appendonlydir/*.incr.aof")]
 
 

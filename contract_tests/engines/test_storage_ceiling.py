@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,9 @@ import pymysql
 import pytest
 import redis
 
+from cell.engines.driver import Driver
 from cell.engines.duckdb import DuckDB
+from cell.engines.search import SearchEngine
 from cell.instances.hosted import HostedInstance
 from cell.layout import Layout
 from cell.runtime.folder_sizes import FILE_BYTES_MIN, size_bytes
@@ -39,10 +41,13 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
         yield made
 
 
-def test_duckdb_may_write_what_stays_of_its_data_once_more(tmp_path: Path) -> None:
-    """Its checkpoint does so after a deletion, and must be able to where the storage is full."""
+@pytest.mark.parametrize("make", [DuckDB, SearchEngine])
+def test_what_stays_of_the_data_may_be_written_once_more(
+    tmp_path: Path, make: Callable[[Host], Driver]
+) -> None:
+    """DuckDB does so after a deletion, search after a change of settings, and either when full."""
     layout = Layout.make(tmp_path / "cell")
-    driver = DuckDB(Host(str(layout.home), "open", (), confine=False, key=b"k"))
+    driver = make(Host(str(layout.home), "open", (), confine=False, key=b"k"))
     unused: Any = None
     instance = HostedInstance(unused, unused, driver)
     for storage_bytes in (10**9, 10**12):

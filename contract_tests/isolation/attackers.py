@@ -2,6 +2,7 @@
 
 import base64
 import shlex
+import socket
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,10 +13,15 @@ import redis
 
 from cell.engines.mysql import administrator as mysql_administrator
 from cell.engines.resp import administrator as resp_administrator
+from contract_tests.attacks.http_requests import RefusedError, Requests
 from contract_tests.attacks.statements import said
 from contract_tests.isolation.surroundings import PROBE, Surroundings
 
 Ask = Callable[[str], Any]
+REFUSALS = (
+    *(psycopg.Error, pymysql.err.MySQLError, redis.exceptions.RedisError),
+    RefusedError,
+)
 
 
 def duckdb(around: Surroundings, instance_id: str) -> list[Any]:
@@ -93,13 +99,25 @@ def resp(around: Surroundings, instance_id: str) -> list[Any]:
         return [*answers, *_every(around, scripts, lambda script: client.eval(script, 0))]
 
 
+def search(around: Surroundings, instance_id: str) -> list[Any]:
+    """Nobody is above the bearer of the master key, who is the owner."""
+
+    def opened() -> socket.socket:
+        made = socket.socket(socket.AF_UNIX)
+        made.connect(str(around.socket(instance_id)))
+        return made
+
+    requests = Requests(opened, around.rig.reveal(instance_id)["password"])
+    return _every(around, said("meilisearch"), requests.ask)
+
+
 def _every(around: Surroundings, statements: Sequence[str], ask: Ask) -> list[Any]:
     """What each was answered, or refused with."""
     answers: list[Any] = []
     for statement in statements:
         try:
             answers.append(ask(around.place(statement)))
-        except (psycopg.Error, pymysql.err.MySQLError, redis.exceptions.RedisError) as error:
+        except REFUSALS as error:
             answers.append(str(error))
     return answers
 
@@ -109,6 +127,7 @@ ATTACKERS: dict[str, Callable[[Surroundings, str], list[Any]]] = {
     "postgres": postgres,
     "timescaledb": postgres,
     "mariadb": mysql,
+    "meilisearch": search,
     "mysql": mysql,
     "redis": resp,
     "valkey": resp,

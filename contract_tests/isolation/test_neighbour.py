@@ -21,7 +21,7 @@ from cell.runtime.cgroups import ROOT
 from contract_tests.cell.rig import Rig, engine, until
 from contract_tests.isolation.surroundings import Groups, alive
 
-ENGINES = ("duckdb", "mariadb", "postgres", "redis", "valkey")
+ENGINES = ("duckdb", "mariadb", "meilisearch", "postgres", "redis", "valkey")
 QUERIES = 100
 
 # CPU; memory, a good part of the size and given back; the disk.
@@ -98,6 +98,9 @@ def simple_query(rig: Rig, name: str, instance_id: str) -> Iterator[Callable[[],
     if name == "duckdb":
         with engine(path) as http:
             yield lambda: http.post("/query", json={"sql": "SELECT 1"}, auth=("app", password))
+    elif name == "meilisearch":
+        with engine(path, {"Authorization": f"Bearer {password}"}) as http:
+            yield lambda: http.get("/indexes").raise_for_status()
     elif name == "postgres":
         with postgres(rig, instance_id) as session:
             yield lambda: session.execute("SELECT 1").fetchall()

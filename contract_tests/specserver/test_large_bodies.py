@@ -13,6 +13,7 @@ DOCUMENTS = [
     "cell/openapi.yaml",
     "instance_services/queues/openapi.yaml",
     "instance_services/duckdb/openapi.yaml",
+    "instance_services/search/openapi.yaml",
 ]
 
 UNIONS = ("anyOf", "oneOf")

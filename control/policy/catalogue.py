@@ -55,14 +55,7 @@ ENGINES: Final[Mapping[str, Engine]] = MappingProxyType(
             Engine("redis", "Redis", "resp", (6379,), ("key_value", "cache", "pitr")),
             Engine("ferretdb", "FerretDB", "mongodb", (27017,), ("documents",), IMAGE),
             Engine("mongodb", "MongoDB", "mongodb", (27017,), ("documents",), IMAGE),
-            Engine(
-                "meilisearch",
-                "Meilisearch",
-                "https",
-                (443,),
-                ("search",),
-                "the meilisearch program on PATH, or a search service that comes with Menagerie",
-            ),
+            Engine("meilisearch", "Meilisearch", "https", (443,), ("search",)),
             Engine("duckdb", "DuckDB", "https", (443,), ("sql", "analytics", "console")),
             Engine(
                 "clickhouse",

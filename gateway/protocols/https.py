@@ -28,6 +28,10 @@ ASKS_FOR_ITS_OWN = re.compile(
 )
 CODED = re.compile(rb"\ntransfer-encoding:", re.IGNORECASE)
 LENGTH = re.compile(rb"\ncontent-length:[ \t]*([0-9]{1,18})[ \t]*(?:\r?\n|$)", re.IGNORECASE)
+# Pages of other origins ask for leave first, without credentials, and on the same connection.
+PREFLIGHT = re.compile(rb"OPTIONS /[^\r\n]*\r\n(?:[^\r\n]+\r\n)+\r\n")
+GIVEN_LEAVE = re.compile(rb"HTTP/1\.1 20[04] [^\r\n]*\r\n(?:[^\r\n]+\r\n)+\r\n")
+EMPTY = re.compile(rb"\ncontent-length:[ \t]*0[ \t]*\r\n|^HTTP/1\.1 204", re.IGNORECASE)
 ACCEPTED, INTERIM = b"HTTP/1.1 2", b"HTTP/1.1 1"
 FIRST_BYTES_OF_ANSWER = 4_096
 
@@ -48,6 +52,8 @@ class HttpsDialogue(TlsFirst):
         self._has_credentials = False
         self._to_come: int | None = 0
         self._answered = b""
+        self._asks_leave = False
+        self._next: bytes | None = None
 
     @property
     def evictable(self) -> bool:
@@ -67,14 +73,20 @@ class HttpsDialogue(TlsFirst):
         if not whole and len(received) < HEAD_MAX_BYTES:
             return None
         self._first = bytes(received[:FIRST_BYTES])
+        self._look(bytes(received), whole=whole)
+        return FirstRequest(bytes(received))
+
+    def _look(self, received: bytes, *, whole: bool) -> None:
+        """What a request shows, from its beginning on."""
         head = re.split(rb"\r?\n\r?\n", received, maxsplit=1)[0]
         self._has_credentials = bool(ASKS_FOR_ITS_OWN.match(head) and CREDENTIALS.search(head))
         # An engine waits for the rest of a head that is not whole, and works on nothing meanwhile.
-        self._to_come = _bytes_to_come(bytes(received), bytes(head)) if whole else None
-        return FirstRequest(bytes(received))
+        self._to_come = _bytes_to_come(received, head) if whole else None
+        self._asks_leave = self._to_come == 0 and PREFLIGHT.fullmatch(received) is not None
 
     # A client that shows no credentials with its first request, or wrong ones, stays among those
-    # who have not logged in: what it asks later need not begin where a message does.
+    # who have not logged in: what it asks later need not begin where a message does. Unless it has
+    # asked for leave, and for nothing else until it had that: neither message has a body.
 
     def opened(
         self,
@@ -88,9 +100,18 @@ class HttpsDialogue(TlsFirst):
     def from_client(self, data: bytes) -> Step:
         if self._to_come:
             self._to_come = max(0, self._to_come - len(data))
+        self._asks_leave = False
+        if self._next is not None:
+            self._next += data
+            whole = any(end in self._next for end in HEAD_ENDS)
+            if whole or len(self._next) >= HEAD_MAX_BYTES:
+                self._look(self._next, whole=whole)
+                self._next = None
         return Step(to_backend=data)
 
     def from_backend(self, data: bytes) -> Step:
+        if self._asks_leave:
+            self._hear_leave(data)
         if not self._has_credentials:
             return Step(to_client=data)
         self._answered += data[:FIRST_BYTES_OF_ANSWER]
@@ -101,6 +122,13 @@ class HttpsDialogue(TlsFirst):
         self._has_credentials = False
         accepted = self._answered.startswith(ACCEPTED)
         return Step(to_client=data, spliced=accepted, done=accepted)
+
+    def _hear_leave(self, data: bytes) -> None:
+        self._answered += data
+        if GIVEN_LEAVE.fullmatch(self._answered) and EMPTY.search(self._answered):
+            self._next = b""
+        if b"\r\n\r\n" in self._answered or len(self._answered) > FIRST_BYTES_OF_ANSWER:
+            self._asks_leave, self._answered = False, b""
 
     def refusal(self, refusal: Refusal, *, problem: bool) -> bytes:
         if self._is_http2:

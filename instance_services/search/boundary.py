@@ -3,7 +3,9 @@
 from pathlib import Path
 from typing import Any, Final
 
-from instance_services.search.callers import IssuedKeys, KeyBearer, MasterKeys
+from instance_services.search import allowance
+from instance_services.search.allowance import Limits
+from instance_services.search.callers import MASTER, IssuedKeys, KeyBearer, MasterKeys
 from instance_services.search.clock import Clock, system_clock
 from instance_services.search.errors import ApiError
 from instance_services.search.rendering import CodedProblem, of_violations
@@ -19,13 +21,19 @@ class SearchService:
     """What handlers use; one for a process."""
 
     def __init__(
-        self, folder: Path, masters: MasterKeys, waker: TaskListener, clock: Clock = system_clock
+        self,
+        folder: Path,
+        masters: MasterKeys,
+        waker: TaskListener,
+        clock: Clock = system_clock,
+        limits: Limits = Limits(),  # noqa: B008 - it is frozen
     ) -> None:
-        self.snapshots = Snapshots(folder)
+        self.snapshots = Snapshots(folder, limits.answer_bytes)
         self.folder = folder
         self._masters = masters
         self._waker = waker
         self._clock = clock
+        self._storage_bytes = limits.storage_bytes
         self.requests = 0
 
     @property
@@ -39,10 +47,16 @@ class SearchService:
     def accept(
         self, kind: str, index_uid: str | None, details: dict[str, Any], payload: bytes = b""
     ) -> Reply:
-        """A task, on disk; the indexer is told."""
+        """A task, on disk; the indexer is told. Raises ApiError where the storage is full."""
+        if self._is_full():
+            allowance.refuse_growth(kind)
         summary = self.queue.accept(kind, index_uid, details, payload)
         self._waker.wake()
         return Reply(202, summary)
+
+    def _is_full(self) -> bool:
+        connections = (self.snapshots.tasks, self.snapshots.data)
+        return allowance.is_full(self._storage_bytes, *connections)
 
     def is_working(self) -> bool:
         return self._waker.is_alive()
@@ -59,10 +73,11 @@ class Boundary:
 
     def _admit(self, exchange: Exchange) -> None:
         service: SearchService = exchange.app_state
-        service.requests += 1
         action = exchange.operation.extension("action")
         if action == "none":
             return
+        if not exchange.operation.extension("uncounted", False):
+            service.requests += 1
         given = exchange.request.headers.get("authorization")
         if given is None:
             raise ApiError(
@@ -87,6 +102,7 @@ class Boundary:
                 raise CodedProblem(of_violations(prefix, problem)) from None
             raise
         try:
+            exchange.app_state.snapshots.begin()
             return exchange.invoke()
         except ApiError as error:
             raise CodedProblem(error) from None
@@ -96,6 +112,12 @@ def check_index(exchange: Exchange, uid: str) -> None:
     """Of an index that the body names. Raises ApiError where the caller's key is not for it."""
     caller: KeyBearer = exchange.principal
     if not caller.may_use(uid):
+        raise _refused()
+
+
+def check_master(exchange: Exchange) -> None:
+    """Raises ApiError where the caller has another key than the master key."""
+    if exchange.principal is not MASTER:
         raise _refused()
 
 

@@ -2,14 +2,20 @@
 
 import argparse
 from pathlib import Path
+from typing import Final
 
 import uvicorn
 
 from instance_services import logs
+from instance_services.search.allowance import Limits
 from instance_services.search.callers import MasterKeys
+from instance_services.search.cross_origin import CrossOrigin
 from instance_services.search.rendering import render
 from instance_services.search.search_app import BODY_BYTES_MAX, make_app
-from specserver.http_protocol import http_protocol
+from specserver.http_protocol import ARRIVE_WITHIN_S, http_protocol
+
+# What a slow line sends, in bytes a second.
+_LINE_BYTES: Final = 500_000
 
 
 def _arguments(words: list[str] | None = None) -> argparse.Namespace:
@@ -26,6 +32,8 @@ def _arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--body-bytes", type=int, default=BODY_BYTES_MAX, help="maximum size of a body"
     )
+    parser.add_argument("--indexing-bytes", type=int, help="all memory that indexing may ask for")
+    parser.add_argument("--storage-bytes", type=int, help="refuse to grow beyond this size")
     parser.add_argument(
         "--stop-timeout-s", type=int, default=5, help="seconds for running requests to end"
     )
@@ -33,18 +41,29 @@ def _arguments(words: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
+def arrival_s(body_bytes: int) -> float:
+    """How long a request may take to arrive, where it is as large as it may be."""
+    return max(ARRIVE_WITHIN_S, body_bytes / _LINE_BYTES)
+
+
 def main(words: list[str] | None = None) -> int:
     given = _arguments(words)
     logs.set_up(given.log_level)
     app = make_app(
-        given.data, MasterKeys(given.keys), body_bytes=given.body_bytes, threads=given.threads
+        *(given.data, MasterKeys(given.keys)),
+        body_bytes=given.body_bytes,
+        threads=given.threads,
+        # An answer may have as many bytes of documents as a request.
+        limits=Limits(given.indexing_bytes, given.storage_bytes, given.body_bytes),
     )
+    protocol = http_protocol(render)
+    protocol.arrive_within_s = arrival_s(given.body_bytes)
     server = uvicorn.Server(
         uvicorn.Config(
-            app,
+            CrossOrigin(app),
             uds=str(given.socket),
             loop="uvloop",
-            http=http_protocol(render),
+            http=protocol,
             ws="none",
             lifespan="on",
             access_log=False,

@@ -12,7 +12,10 @@ from typing import Final
 TASKS: Final = "tasks.db"
 DATA: Final = "data.db"
 CANDIDATES: Final = "candidates"
+OPENING: Final = "opening"
+"""A file that is there while candidates are made again, before requests are answered."""
 _BUSY_S: Final = 30.0
+_LOG_BYTES: Final = 4 * 2**20
 
 _TASKS_SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS tasks (
@@ -21,6 +24,7 @@ CREATE TABLE IF NOT EXISTS tasks (
     enqueued_at TEXT NOT NULL, started_at TEXT, finished_at TEXT
 );
 CREATE INDEX IF NOT EXISTS tasks_of_status ON tasks (status, uid);
+CREATE TABLE IF NOT EXISTS suspects (uid INTEGER PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS next_task (uid INTEGER NOT NULL);
 INSERT INTO next_task SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM next_task);
 CREATE TABLE IF NOT EXISTS keys (
@@ -77,6 +81,8 @@ def _opened(path: Path) -> sqlite3.Connection:
     made = sqlite3.connect(path, _BUSY_S, isolation_level=None, check_same_thread=False)
     made.execute("PRAGMA synchronous=FULL")
     made.execute("PRAGMA foreign_keys=ON")
+    # A log that one large batch has made long would keep its storage.
+    made.execute(f"PRAGMA journal_size_limit={_LOG_BYTES}")
     # In a sandbox there may be no folder for files that are needed for a moment.
     made.execute("PRAGMA temp_store=MEMORY")
     return made

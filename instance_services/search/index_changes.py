@@ -243,17 +243,18 @@ class IndexChanges:
 
     def _index_again(self, number: int, patterns: list[str]) -> None:
         self._data.execute("DELETE FROM field_values WHERE index_number = ?", (number,))
-        last = 0
+        place = made = 0
         while True:
+            # As the database has them in order: by their numbers, all would be sorted each time.
             row = self._data.execute(
-                "SELECT id, body FROM documents WHERE index_number = ? AND id > ? ORDER BY id"
-                " LIMIT 1",
-                (number, last),
+                "SELECT place, id, body FROM documents WHERE index_number = ?"
+                " AND (place, id) > (?, ?) ORDER BY place, id LIMIT 1",
+                (number, place, made),
             ).fetchone()
             if row is None:
                 break
-            last = row[0]
-            self._put_values(number, last, orjson.loads(row[1]), patterns)
+            place, made, body = row
+            self._put_values(number, made, orjson.loads(body), patterns)
         self.anew.add(number)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import orjson
 import structlog
 
-from instance_services.search import candidates, configuration, databases, rows
+from instance_services.search import allowance, candidates, configuration, databases, rows
 from instance_services.search.clock import Clock, system_clock, written
 from instance_services.search.errors import ApiError, described
 from instance_services.search.index_changes import IndexChanges
@@ -23,30 +23,60 @@ log = structlog.get_logger()
 
 BATCH_MAX: Final = 200
 """Tasks that are applied together."""
+BATCH_BYTES_MAX: Final = 8 * 2**20
+"""What these bring, unless the first alone brings more: it is all in memory, many times over."""
 _REASON_MAX: Final = 300
+_TOO_LARGE: Final = (
+    "the task needs more memory than indexing has, half of the size's; nothing of it was done. "
+    "Send fewer documents at once, or choose a larger size"
+)
 
 
 class Indexer:
     """There is one for an instance, in a process of its own."""
 
-    def __init__(self, folder: Path, clock: Clock = system_clock) -> None:
-        self._queue = TaskQueue(databases.open_tasks(folder), clock)
+    def __init__(
+        self,
+        folder: Path,
+        clock: Clock = system_clock,
+        *,
+        storage_bytes: int | None = None,
+    ) -> None:
+        self._tasks = databases.open_tasks(folder)
+        self._queue = TaskQueue(self._tasks, clock)
         self._data = databases.open_data(folder)
         self._clock = clock
+        self._storage_bytes = storage_bytes
+        self._is_full = False
+        self._alone_until = -1
         self._folder = folder / databases.CANDIDATES
+        self._opening = folder / databases.OPENING
         self._writers: dict[int, candidates.CandidateWriter] = {}
 
-    def recover(self) -> None:
-        """What a former process left: finished batches are told, others wait again."""
+    def recover(self, *, after_crash: bool = False) -> None:
+        """What a former process left: finished batches are told, others wait again.
+
+        A batch that ended the process, as for want of memory, is done again task by task, and a
+        task that did so again, alone, fails.
+        """
         self._tell_applied()
+        if after_crash:
+            found, before = self._queue.suspect()
+            self._alone_until = max(found, default=-1)
+            if len(found) == 1 and found[0] in before:
+                self._fail_one(found[0])
         self._queue.put_back()
-        for (number,) in self._data.execute("SELECT number FROM indexes").fetchall():
-            if not candidates.exists(self._folder, number):
-                self._make_again(number)
+        numbers = [number for (number,) in self._data.execute("SELECT number FROM indexes")]
+        missing = [number for number in numbers if self._is_missing(number)]
+        if missing:
+            self._opening.touch()
+        for number in missing:
+            self._make_again(number)
+        self._opening.unlink(missing_ok=True)
 
     def step(self) -> bool:
         """Does what waits, a batch; False where nothing does."""
-        batch = self._queue.claim(BATCH_MAX)
+        batch = self._queue.claim(self._most(), BATCH_BYTES_MAX)
         if not batch:
             return False
         if batch[0].type in {"taskCancelation", "taskDeletion"}:
@@ -54,12 +84,23 @@ class Indexer:
             return True
         try:
             self._apply(batch)
-        except Exception as error:  # noqa: BLE001 - a batch must not keep others from being done
+        except Exception as error:
+            if allowance.is_short_of_memory(error):
+                raise
             log.error("a batch failed", reason=repr(error)[:_REASON_MAX])  # noqa: TRY400 - with a reason
             self._fail(batch, error)
         self._tell_applied()
         self._remove_stale()
         return True
+
+    def _most(self) -> int:
+        """How many tasks are applied together."""
+        if self._alone_until < 0:
+            return BATCH_MAX
+        if not self._queue.is_waiting(self._alone_until):
+            self._alone_until = -1
+            return BATCH_MAX
+        return 1
 
     def _change_tasks(self, task: Task) -> None:
         uids = orjson.loads(task.payload)["uids"]
@@ -77,7 +118,20 @@ class Indexer:
         told = _told(error)
         self._queue.finish({task.uid: Outcome("failed", _failed(task), told) for task in batch})
 
+    def _fail_one(self, uid: int) -> None:
+        """A task that the former process was at when it ended."""
+        found = self._queue.get(uid)
+        assert found is not None
+        task = Task(uid, found["indexUid"], found["type"], found["details"] or {}, b"")
+        log.error("a task ended the indexing process", task=uid)
+        told = described("internal", _TOO_LARGE)
+        self._queue.finish({uid: Outcome("failed", _failed(task), told)})
+
     def _apply(self, batch: list[Task]) -> None:
+        connections = (self._tasks, self._data)
+        self._is_full = allowance.is_full(
+            self._storage_bytes, *connections, candidates=self._folder
+        )
         with self._transaction():
             changes = IndexChanges(self._data, written(self._clock()))
             for task in batch:
@@ -94,11 +148,13 @@ class Indexer:
         self._data.execute("SAVEPOINT task")
         changes.begin()
         try:
+            if self._is_full:
+                allowance.refuse_growth(task.type)
             details = changes.apply(task)
         except ApiError as error:
             failed = described(error.code, error.detail)
         except Exception as error:
-            if not self._data.in_transaction:
+            if not self._data.in_transaction or allowance.is_short_of_memory(error):
                 raise
             reason = repr(error)[:_REASON_MAX]
             log.error("a task failed", task=task.uid, reason=reason)  # noqa: TRY400 - with a reason
@@ -140,11 +196,23 @@ class Indexer:
             writer.add(document, rows.searched_words(packed, searchable))
         writer.commit()
 
+    def _unfinished(self, number: int) -> Path:
+        """There while candidates are made again: from the first moment on there are some."""
+        return self._folder / f"{number}.unfinished"
+
+    def _is_missing(self, number: int) -> bool:
+        if self._unfinished(number).exists():
+            candidates.erase(self._folder, number)
+        return not candidates.exists(self._folder, number)
+
     def _make_again(self, number: int) -> None:
         log.info("candidates are made again", index=number)
+        self._folder.mkdir(exist_ok=True)
+        self._unfinished(number).touch()
         with self._transaction():
             self._put(number, None)
             self._data.execute("DELETE FROM stale WHERE index_number = ?", (number,))
+        self._unfinished(number).unlink()
 
     def _tell_applied(self) -> None:
         found = self._data.execute("SELECT task, status, details, error FROM applied").fetchall()

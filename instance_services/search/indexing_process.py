@@ -1,6 +1,8 @@
 """Owns the process that does the tasks: `python -m instance_services.search.indexing_process`."""
 
+import argparse
 import os
+import resource
 import sys
 from pathlib import Path
 
@@ -13,11 +15,26 @@ from instance_services.search.indexing import Indexer  # noqa: E402
 _WAKE_BYTES = 65_536
 
 
-def main(folder: Path) -> int:
+def _arguments(words: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m instance_services.search.indexing_process")
+    parser.add_argument("folder", type=Path, help="folder of the data")
+    parser.add_argument("--memory-bytes", type=int, help="all memory that it may ask for")
+    parser.add_argument("--storage-bytes", type=int, help="refuse to grow beyond this size")
+    parser.add_argument(
+        "--after-crash", action="store_true", help="the former process ended by itself"
+    )
+    return parser.parse_args(words)
+
+
+def main(words: list[str] | None = None) -> int:
     """Says on its output that it is ready; ends when its input does, between two batches."""
+    given = _arguments(words)
     logs.set_up("info")
-    indexer = Indexer(folder)
-    indexer.recover()
+    if given.memory_bytes is not None:
+        # Counted is what may be written; what is mapped of files is not.
+        resource.setrlimit(resource.RLIMIT_DATA, (given.memory_bytes, given.memory_bytes))
+    indexer = Indexer(given.folder, storage_bytes=given.storage_bytes)
+    indexer.recover(after_crash=given.after_crash)
     os.write(sys.stdout.fileno(), b"ready\n")
     os.set_blocking(sys.stdin.fileno(), True)
     while True:
@@ -29,4 +46,4 @@ def main(folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main())

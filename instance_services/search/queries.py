@@ -9,6 +9,8 @@ from instance_services.search import texts
 
 WORDS_MAX: Final = 10
 """Terms of a query beyond this are not searched, as in the original."""
+LENGTH_MAX: Final = 250
+"""Longer words are found as they are: with typos, or as beginnings, it would take long."""
 _PART: Final = re.compile(r'(-?)"([^"]*)"?|(\S+)')
 
 
@@ -61,6 +63,7 @@ def parse(text: str | None, settings: dict[str, Any]) -> ParsedQuery:
         found = texts.words(part)
         for number, word in enumerate(found, 1):
             is_prefix = match.end() == last and number == len(found) and word.end == len(part)
+            is_prefix = is_prefix and len(word.text) <= LENGTH_MAX
             if word.text in stops and not is_prefix:
                 continue
             terms.append(
@@ -80,7 +83,7 @@ def typo_limit(settings: dict[str, Any]) -> Callable[[str], int]:
     exact = {texts.normalized(each) for each in settings["disableOnWords"] or ()}
 
     def limit(word: str) -> int:
-        if not settings["enabled"] or word in exact:
+        if not settings["enabled"] or word in exact or len(word) > LENGTH_MAX:
             return 0
         if settings["disableOnNumbers"] and word.isdecimal():
             return 0

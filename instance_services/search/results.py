@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from instance_services.search import configuration, paths, texts
+from instance_services.search.answer_room import AnswerRoom
 from instance_services.search.errors import ApiError
 from instance_services.search.ranking import Matcher
 from instance_services.search.rows import place_of
@@ -70,7 +71,7 @@ def _hit(
     highlights = given.get("attributesToHighlight") or []
     crops = _crops(given)
     if highlights or crops:
-        formatter = Formatter(found.matcher, given, highlights, crops)
+        formatter = Formatter(found.matcher, given, highlights, crops, state.room)
         hit["_formatted"] = formatter.whole(displayed, wanted)
     if given.get("showMatchesPosition"):
         hit["_matchesPosition"] = _positions(found.matcher, displayed)
@@ -103,10 +104,12 @@ class Formatter:
         given: Mapping[str, Any],
         highlights: Sequence[str],
         crops: Mapping[str, int],
+        room: AnswerRoom,
     ) -> None:
         self._matcher = matcher
         self._highlights = highlights
         self._crops = crops
+        self._room = room
         self._before = _or(given.get("highlightPreTag"), "<em>")
         self._after = _or(given.get("highlightPostTag"), "</em>")
         self._marker = _or(given.get("cropMarker"), "…")
@@ -139,6 +142,8 @@ class Formatter:
             start = 0 if first == 0 else words[first].start
             last = first + crop
             end = len(text) if last >= len(words) else words[last - 1].end
+        added = len(marks) * (len(self._before) + len(self._after)) + 2 * len(self._marker)
+        self._room.take(end - start + added)
         parts, at = [], start
         for begin, finish in marks if is_marked else ():
             if begin >= start and finish <= end:
@@ -185,11 +190,13 @@ def _positions(matcher: Matcher | None, document: dict[str, Any]) -> dict[str, l
     for path, values in paths.fields(document).items():
         for item, value in enumerate(values):
             for text in paths.texts(value):
+                at = before = 0
                 for start, end in marked(matcher, texts.words(text)):
-                    place: dict[str, Any] = {
-                        "start": len(text[:start].encode(_BYTES)),
-                        "length": len(text[start:end].encode(_BYTES)),
-                    }
+                    # Not from the beginning each time: a text may have a million matches.
+                    before += len(text[at:start].encode(_BYTES))
+                    at = start
+                    length = len(text[start:end].encode(_BYTES))
+                    place: dict[str, Any] = {"start": before, "length": length}
                     if len(values) > 1:
                         place["indices"] = [item]
                     found.setdefault(path, []).append(place)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from instance_services.search import databases
+from instance_services.search.allowance import Limits
 from instance_services.search.boundary import Boundary, SearchService
 from instance_services.search.callers import MasterKeys
 from instance_services.search.clock import Clock, system_clock
@@ -21,11 +22,12 @@ def make_app(
     body_bytes: int = BODY_BYTES_MAX,
     threads: int = 4,
     clock: Clock = system_clock,
+    limits: Limits = Limits(),  # noqa: B008 - it is frozen
 ) -> App:
     """The service; its lifespan starts and stops the indexing process."""
     databases.make(folder)
-    indexing = IndexingProcess(folder)
-    service = SearchService(folder, masters, indexing, clock)
+    indexing = IndexingProcess(folder, limits)
+    service = SearchService(folder, masters, indexing, clock, limits)
     service.keys.make_defaults()
     return App(
         DOCUMENT,

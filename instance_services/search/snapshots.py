@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 
 from instance_services.search import candidates, configuration, databases
+from instance_services.search.answer_room import AnswerRoom
 from instance_services.search.errors import ApiError
 
 
@@ -29,8 +30,16 @@ class IndexState:
     uid: str
     primary_key: str | None
     settings: dict[str, Any]
+    room: AnswerRoom
 
     def documents(self, ids: list[int]) -> dict[int, dict[str, Any]]:
+        """Raises ApiError where they are more than the answer has room for."""
+        (size_bytes,) = self.data.execute(
+            "SELECT coalesce(sum(length(body)), 0) FROM documents"
+            " WHERE id IN (SELECT value FROM json_each(?))",
+            (orjson.dumps(ids).decode(),),
+        ).fetchone()
+        self.room.take(size_bytes)
         found = self.data.execute(
             "SELECT id, body FROM documents WHERE id IN (SELECT value FROM json_each(?))",
             (orjson.dumps(ids).decode(),),
@@ -57,8 +66,9 @@ class IndexState:
 class Snapshots:
     """For all threads of a process; each has connections of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, answer_bytes: int | None = None) -> None:
         self._folder = folder
+        self._answer_bytes = answer_bytes
         self._candidates = candidates.Candidates(folder / databases.CANDIDATES)
         self._own = threading.local()
         self._looking = threading.Lock()
@@ -76,6 +86,17 @@ class Snapshots:
         if not hasattr(self._own, "tasks"):
             self._own.tasks = databases.open_tasks(self._folder)
         found: sqlite3.Connection = self._own.tasks
+        return found
+
+    def begin(self) -> None:
+        """A request, of which all answers share the room; on the thread that does it."""
+        self._own.room = AnswerRoom(self._answer_bytes)
+
+    @property
+    def room(self) -> AnswerRoom:
+        if not hasattr(self._own, "room"):
+            self.begin()
+        found: AnswerRoom = self._own.room
         return found
 
     @contextmanager
@@ -103,7 +124,7 @@ class Snapshots:
                     "SELECT primary_key, settings FROM indexes WHERE number = ?", (number,)
                 ).fetchone()
                 settings = configuration.complete(orjson.loads(row[1]))
-                yield IndexState(data, searcher, number, uid, row[0], settings)
+                yield IndexState(data, searcher, number, uid, row[0], settings, self.room)
                 return
 
     def _generation(self) -> int:

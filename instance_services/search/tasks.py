@@ -1,5 +1,6 @@
 """Owns the queue of tasks: accepting, listing, canceling, and what becomes of each."""
 
+import itertools
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,9 @@ TYPES: Final = (
     *("indexDeletion", "indexUpdate", "indexSwap", "taskCancelation", "taskDeletion"),
 )
 OF_DOCUMENTS: Final = frozenset({"documentAdditionOrUpdate", "documentDeletion"})
+_WAITING: Final = (
+    "SELECT uid, index_uid, type, coalesce(length(payload), 0) FROM tasks WHERE status = 'enqueued'"
+)
 _COLUMNS: Final = (
     "uid, index_uid, type, status, details, error, canceled_by, enqueued_at, started_at,"
     " finished_at"
@@ -32,6 +36,16 @@ class Task:
     type: str
     details: dict[str, Any]
     payload: bytes
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    """One that waits, as a row of `_WAITING`: without what it brings."""
+
+    uid: int
+    index_uid: str | None
+    type: str
+    size_bytes: int
 
 
 @dataclass(frozen=True)
@@ -117,30 +131,48 @@ class TaskQueue:
         sql = f"SELECT uid FROM tasks WHERE {where}"  # noqa: S608 - values are bound
         return [uid for (uid,) in self._connection.execute(sql, values)]
 
+    def suspect(self) -> tuple[list[int], set[int]]:
+        """Of those being processed when the process ended: their uids, and whom it was before."""
+        found = self.uids(Filters(statuses=["processing"]))
+        with self._transaction():
+            before = {uid for (uid,) in self._connection.execute("SELECT uid FROM suspects")}
+            self._connection.execute("DELETE FROM suspects")
+            self._connection.executemany(
+                "INSERT INTO suspects VALUES (?)", [(uid,) for uid in found]
+            )
+        return found, before
+
     def put_back(self) -> None:
         """After an end amid a batch, what was being processed waits again."""
         self._connection.execute(
             "UPDATE tasks SET status = 'enqueued', started_at = NULL WHERE status = 'processing'"
         )
 
-    def claim(self, most: int) -> list[Task]:
+    def is_waiting(self, last: int) -> bool:
+        """Whether a task up to this one waits."""
+        sql = "SELECT 1 FROM tasks WHERE status = 'enqueued' AND uid <= ? LIMIT 1"
+        return self._connection.execute(sql, (last,)).fetchone() is not None
+
+    def claim(self, most: int, bytes_max: int) -> list[Task]:
         """What is processed next, and together: a cancelation, or the oldest task.
 
-        With the changes of documents of its index that follow it in the index's order.
+        With the changes of documents of its index that follow it in the index's order, as long as
+        all that they bring is no more than so many bytes. They are marked before what they bring is
+        read: if that does not fit into memory, it is known which they were.
         """
         now = written(self._clock())
         with self._transaction():
             first = self._next()
             if first is None:
                 return []
-            batch = [first, *self._following(first, most - 1)]
-            marks = ", ".join("?" * len(batch))
+            uids = [first.uid, *self._following(first, most - 1, bytes_max)]
+            marks = ", ".join("?" * len(uids))
             self._connection.execute(
                 "UPDATE tasks SET status = 'processing', started_at = ?"  # noqa: S608 - bound
                 f" WHERE uid IN ({marks})",
-                [now, *(task.uid for task in batch)],
+                [now, *uids],
             )
-        return batch
+        return [self._task(uid) for uid in uids]
 
     def finish(self, outcomes: Mapping[int, Outcome]) -> None:
         now = written(self._clock())
@@ -181,28 +213,33 @@ class TaskQueue:
         )
         return found.rowcount
 
-    def _next(self) -> Task | None:
+    def _next(self) -> "_Waiting | None":
         row = self._connection.execute(
-            "SELECT uid, index_uid, type, details, payload FROM tasks WHERE status = 'enqueued'"
-            " ORDER BY type <> 'taskCancelation', uid LIMIT 1"
+            f"{_WAITING} ORDER BY type <> 'taskCancelation', uid LIMIT 1"
         ).fetchone()
-        return None if row is None else _task(row)
+        return None if row is None else _Waiting(*row)
 
-    def _following(self, first: Task, most: int) -> list[Task]:
+    def _following(self, first: "_Waiting", most: int, bytes_max: int) -> list[int]:
         if first.type not in OF_DOCUMENTS:
             return []
         rows = self._connection.execute(
-            "SELECT uid, index_uid, type, details, payload FROM tasks WHERE status = 'enqueued'"
-            " AND uid > ? AND (index_uid = ? OR index_uid IS NULL) ORDER BY uid LIMIT ?",
+            f"{_WAITING} AND uid > ? AND (index_uid = ? OR index_uid IS NULL) ORDER BY uid LIMIT ?",
             (first.uid, first.index_uid, most),
         )
-        found: list[Task] = []
-        for row in rows:
-            task = _task(row)
-            if task.type not in OF_DOCUMENTS:
+        found: list[int] = []
+        size_bytes = first.size_bytes
+        for task in itertools.starmap(_Waiting, rows):
+            size_bytes += task.size_bytes
+            if task.type not in OF_DOCUMENTS or size_bytes > bytes_max:
                 break
-            found.append(task)
+            found.append(task.uid)
         return found
+
+    def _task(self, uid: int) -> Task:
+        index_uid, kind, details, payload = self._connection.execute(
+            "SELECT index_uid, type, details, payload FROM tasks WHERE uid = ?", (uid,)
+        ).fetchone()
+        return Task(uid, index_uid, kind, orjson.loads(details), payload or b"")
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -278,11 +315,6 @@ def _duration(started: str | None, finished: str | None) -> str | None:
         return None
     spent = datetime.fromisoformat(finished) - datetime.fromisoformat(started)
     return f"PT{max(0.0, spent.total_seconds()):.6f}S"
-
-
-def _task(row: Sequence[Any]) -> Task:
-    uid, index_uid, kind, details, payload = row
-    return Task(uid, index_uid, kind, orjson.loads(details), payload or b"")
 
 
 def _json(value: Any) -> str | None:

@@ -11,6 +11,8 @@ from typing import Protocol
 
 import structlog
 
+from instance_services.search.allowance import Limits
+
 log = structlog.get_logger()
 
 RESTART_S = 1.0
@@ -24,13 +26,14 @@ class TaskListener(Protocol):
 class IndexingProcess:
     """`python -m instance_services.search.indexing_process`, told of tasks by its input.
 
-    It ends when its input does, and is started again when it ends by itself.
+    It ends when its input does, and is started again when it ends by itself: then it is told so,
+    as the batch that it was at may have ended it.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, limits: Limits) -> None:
         self._words = [
             *(sys.executable, "-P", "-m", "instance_services.search.indexing_process"),
-            str(folder),
+            *(str(folder), *limits.words()),
         ]
         self._process: subprocess.Popen[bytes] | None = None
         self._ending = threading.Event()
@@ -63,10 +66,11 @@ class IndexingProcess:
         return self._process is not None and self._process.poll() is None
 
     def _keep(self) -> None:
+        words = self._words
         while not self._ending.is_set():
             started = time.monotonic()
             self._process = subprocess.Popen(  # noqa: S603 - our own words
-                self._words, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE
             )
             assert self._process.stdin is not None
             assert self._process.stdout is not None
@@ -77,5 +81,6 @@ class IndexingProcess:
             status = self._process.wait()
             if self._ending.is_set():
                 return
+            words = [*self._words, "--after-crash"]
             log.error("the indexing process ended and is started again", status=status)
             self._ending.wait(max(0.0, RESTART_S - (time.monotonic() - started)))

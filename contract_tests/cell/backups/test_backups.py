@@ -34,7 +34,7 @@ from specserver import Conflict
 REFUSED = r"(?i)password|denied|auth|credential"
 # One driver runs Redis and Valkey.
 # By day those whose logs are restored by day (test_recovery.py, test_log_recovery.py) are left out.
-ENGINES = one_in(5, ["duckdb", "mariadb", "postgres", "redis", "valkey"])
+ENGINES = one_in(6, ["duckdb", "mariadb", "postgres", "redis", "valkey", "meilisearch"])
 
 
 @dataclass
@@ -138,7 +138,9 @@ def test_what_was_committed_comes_back(shared_rig: Rig, engine: str) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("engine", one_in(2, ["duckdb", "postgres", "valkey", "mariadb", "redis"]))
+@pytest.mark.parametrize(
+    "engine", one_in(2, ["duckdb", "postgres", "valkey", "meilisearch", "mariadb", "redis"])
+)
 def test_another_instance_begins_with_a_backup(shared_rig: Rig, engine: str) -> None:
     source = hosted(shared_rig, engine)
     rig, instance_id = source.rig, source.instance_id

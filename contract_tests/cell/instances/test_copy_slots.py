@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from cell.engines import duckdb
+from cell.engines import duckdb, search
 from cell.engines.mysql import snapshots as mysql_snapshots
 from cell.engines.postgres import archive, backup
 from cell.engines.resp import files as resp_files
@@ -213,6 +213,10 @@ COPIED: dict[str, tuple[Any, str, Callable[[Path], Coroutine[Any, Any, Any]]]] =
     "duckdb": (
         *(duckdb, "_copy"),
         lambda target: duckdb.DuckDB.snapshot(NOTHING, SITE, None, NOTHING, target),
+    ),
+    "meilisearch": (
+        *(search, "_copy"),
+        lambda target: search.SearchEngine.snapshot(NOTHING, SITE, None, NOTHING, target),
     ),
     "mariadb": (
         *(mysql_snapshots.Copier, "_copy"),

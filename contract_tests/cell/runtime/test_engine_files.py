@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cell.engines import duckdb
+from cell.engines import duckdb, search
 from cell.engines.driver import EngineError
 from cell.engines.mysql import files as mysql_files
 from cell.engines.postgres import archive, data_folder, server, upgrade
@@ -62,7 +62,7 @@ def host(tmp_path: Path) -> Iterator[Path]:
 NAMES = (
     *("file", data_folder.VERSION, data_folder.LOCK, "postgresql.conf", "standby.signal"),
     *("temp-1", "dump.rdb", "appendonly.aof.1.base.rdb", "multi-master.info", "engine.sock"),
-    *("database.duckdb", "trouble", "notice", "pg_upgrade_dump_1.log"),
+    *("data.db", "tasks.db-wal", "database.duckdb", "trouble", "notice", "pg_upgrade_dump_1.log"),
 )
 
 
@@ -166,6 +166,7 @@ FILES: dict[str, tuple[str, Work]] = {
     "postgres' settings": ("postgresql.conf", lambda site, _: data_folder.blank(site, None)),
     "duckdb's notice": ("notice", lambda site, _: duckdb._said(site.data / "notice")),
     "duckdb's database": ("database.duckdb", lambda site, to: duckdb._copy(site.data, to)),
+    "a search engine's database": ("data.db", lambda site, to: search._copy(site.data, to)),
     "a dump": ("dump.rdb", lambda site, to: resp_files.copy_dump(site.data / "dump.rdb", to)),
     "libraries": (
         "log",

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from instance_services.search.boundary import SearchService
+from instance_services.search import contents as reading
+from instance_services.search.boundary import SearchService, check_master
 from instance_services.search.errors import ApiError
 from specserver import Exchange
 
@@ -19,6 +20,20 @@ async def health(exchange: Exchange) -> dict[str, str]:
 
 async def version() -> dict[str, str]:
     return {"commitSha": "unknown", "commitDate": "unknown", "pkgVersion": VERSION}
+
+
+async def statistics(exchange: Exchange) -> dict[str, int]:
+    check_master(exchange)
+    service: SearchService = exchange.app_state
+    return {"requests": service.requests}
+
+
+def contents(exchange: Exchange) -> dict[str, Any]:
+    check_master(exchange)
+    service: SearchService = exchange.app_state
+    with service.snapshots.reading() as data:
+        indexes = reading.of_indexes(data)
+    return {"indexes": indexes, "keys": reading.of_keys(service.snapshots.tasks)}
 
 
 def left_out(feature: str) -> Any:
