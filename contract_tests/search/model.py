@@ -161,6 +161,8 @@ class Model:
     searchable: list[str]
     rules: list[str]
     documents: list[Doc] = field(default_factory=list)
+    by_attribute: bool = False
+    has_prefixes: bool = True
 
     def found(self, asked: Asked) -> list[Doc]:
         kept = [each for each in self.documents if asked.filter is None or asked.filter.holds(each)]
@@ -181,6 +183,15 @@ class Model:
                 shown[key] = min(shown.get(key, text), text)
         return {shown[key]: len(numbers) for key, numbers in counts.items()}
 
+    def facet_search(self, found: list[Doc], attribute: str, query: str) -> dict[str, int]:
+        """Without typos: those that are asked are short."""
+        texts = [
+            {**each, attribute: [text for text in _values(each, attribute) if not _is_number(text)]}
+            for each in found
+        ]
+        counted = self.facets(texts, attribute)
+        return {text: n for text, n in counted.items() if plain(text).startswith(plain(query))}
+
     def _distinct(self, found: list[Doc], attribute: str | None) -> list[Doc]:
         if attribute is None:
             return found
@@ -197,7 +208,9 @@ class Model:
         return kept
 
     def _costs(self, document: Doc, terms: list[str], asked: Asked) -> list[Any] | None:
-        hits = [self._hits(document, term, term is terms[-1]) for term in terms]
+        hits = [
+            self._hits(document, term, term is terms[-1] and self.has_prefixes) for term in terms
+        ]
         count = 0
         while count < len(hits) and hits[count]:
             count += 1
@@ -242,7 +255,8 @@ class Model:
             return [sum(place.bit_length() for place in starts)]
         if rule == "proximity":
             pairs = pairwise(hits)
-            return [sum(_apart(one, other) - 1 for one, other in pairs)]
+            apart = _apart_by_attribute if self.by_attribute else _apart
+            return [sum(apart(one, other) - 1 for one, other in pairs)]
         inexact = sum(all(each[3] != terms[n] for each in some) for n, some in enumerate(hits))
         return [self._whole(document, terms, hits), inexact]
 
@@ -268,6 +282,12 @@ def _apart(one: list[tuple[int, int, int, str]], other: list[tuple[int, int, int
             if rank == following and at < place:
                 best = min(best, place - at + 1)
     return best
+
+
+def _apart_by_attribute(
+    one: list[tuple[int, int, int, str]], other: list[tuple[int, int, int, str]]
+) -> int:
+    return 1 if {each[0] for each in one} & {each[0] for each in other} else 8
 
 
 def _values(document: Doc, attribute: str) -> list[Any]:

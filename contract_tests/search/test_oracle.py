@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from contract_tests.search.model import Asked, Filter, Model
-from instance_services.search import databases, results
+from instance_services.search import databases, facet_searching, results
 from instance_services.search.indexing import Indexer
 from instance_services.search.searching import Search
 from instance_services.search.snapshots import Snapshots
@@ -83,6 +84,7 @@ asked = st.builds(
     strategy=st.sampled_from(["last", "all"]),
 )
 rules = st.permutations([*RULES, "n:desc"]).map(list)
+switches = st.tuples(st.booleans(), st.booleans())
 
 
 class Engine:
@@ -95,7 +97,9 @@ class Engine:
         self._snapshots = Snapshots(folder)
         self._number = 0
 
-    def fill(self, found: list[dict[str, Any]], rules: list[str]) -> str:
+    def fill(
+        self, found: list[dict[str, Any]], rules: list[str], by_attribute: bool, prefixes: bool
+    ) -> str:
         """A new index with these documents."""
         self._number += 1
         uid = f"index{self._number}"
@@ -104,6 +108,8 @@ class Engine:
             "filterableAttributes": list(ATTRIBUTES),
             "sortableAttributes": list(ATTRIBUTES),
             "rankingRules": rules,
+            "proximityPrecision": "byAttribute" if by_attribute else "byWord",
+            "prefixSearch": "indexingTime" if prefixes else "disabled",
         }
         self._queue.accept("settingsUpdate", uid, changes, orjson.dumps(changes))
         payload = {"isPartial": False, "primaryKey": "id", "documents": found}
@@ -131,6 +137,11 @@ class Engine:
             one = Search(state, given)
             return results.answer(state, one, one.find(), given, 0)
 
+    def facet_values(self, uid: str, asked: Asked, attribute: str, query: str) -> dict[str, int]:
+        given = {"q": asked.q, "filter": None if asked.filter is None else asked.filter.written()}
+        with self._snapshots.index(uid) as state:
+            return dict(facet_searching.values(state, Search(state, given), attribute, query))
+
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
@@ -139,11 +150,15 @@ def engine() -> Iterator[Engine]:
 
 
 def compare(
-    engine: Engine, some: list[dict[str, Any]], rules: list[str], asks: list[Asked]
+    engine: Engine,
+    some: list[dict[str, Any]],
+    rules: list[str],
+    switches: tuple[bool, bool],
+    asks: list[Asked],
 ) -> None:
     given = [{"id": number, **each} for number, each in enumerate(some)]
-    uid = engine.fill(given, rules)
-    model = Model(["title", "body"], rules, given)
+    uid = engine.fill(given, rules, *switches)
+    model = Model(["title", "body"], rules, given, *switches)
     for each in asks:
         expected = model.found(each)
         answer = engine.found(uid, each)
@@ -153,6 +168,11 @@ def compare(
             assert answer["facetDistribution"].get(attribute, {}) == model.facets(
                 expected, attribute
             )
+        plain = replace(each, distinct=None, sort=(), strategy="last")
+        for attribute, query in (("s", ""), ("m", each.q[:1])):
+            assert engine.facet_values(uid, plain, attribute, query) == model.facet_search(
+                model.found(plain), attribute, query
+            ), (plain, attribute, query)
     engine.drop(uid)
 
 
@@ -160,18 +180,26 @@ QUIET = list(HealthCheck)
 
 
 @settings(max_examples=25, deadline=None, database=None, suppress_health_check=QUIET)
-@given(documents, rules, st.lists(asked, min_size=4, max_size=8))
+@given(documents, rules, switches, st.lists(asked, min_size=4, max_size=8))
 def test_the_engine_finds_what_the_model_finds(
-    engine: Engine, some: list[dict[str, Any]], rules: list[str], asks: list[Asked]
+    engine: Engine,
+    some: list[dict[str, Any]],
+    rules: list[str],
+    switches: tuple[bool, bool],
+    asks: list[Asked],
 ) -> None:
-    compare(engine, some, rules, asks)
+    compare(engine, some, rules, switches, asks)
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(7200)
 @settings(max_examples=10_000, deadline=None, database=None, suppress_health_check=QUIET)
-@given(documents, rules, st.lists(asked, min_size=1, max_size=8))
+@given(documents, rules, switches, st.lists(asked, min_size=1, max_size=8))
 def test_the_engine_finds_what_the_model_finds_in_10_000_cases(
-    engine: Engine, some: list[dict[str, Any]], rules: list[str], asks: list[Asked]
+    engine: Engine,
+    some: list[dict[str, Any]],
+    rules: list[str],
+    switches: tuple[bool, bool],
+    asks: list[Asked],
 ) -> None:
-    compare(engine, some, rules, asks)
+    compare(engine, some, rules, switches, asks)

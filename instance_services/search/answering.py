@@ -13,8 +13,7 @@ from instance_services.search.errors import ApiError
 from instance_services.search.searching import Search
 
 NOT_ENABLED: Final = (
-    *("hybrid", "vector", "retrieveVectors", "showRankingScoreDetails", "locales", "media"),
-    "personalize",
+    *("hybrid", "vector", "retrieveVectors", "showRankingScoreDetails", "media", "personalize"),
 )
 """What searches of Meilisearch may ask for, and this engine does not have."""
 

@@ -1,6 +1,7 @@
 """Owns what the text of a search asks for: words, beginnings, phrases, and what must not be."""
 
 import re
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -9,7 +10,11 @@ from instance_services.search import texts
 
 WORDS_MAX: Final = 10
 """Terms of a query beyond this are not searched, as in the original."""
-_PART: Final = re.compile(r'(-?)"([^"]*)"?|(\S+)')
+_PART: Final = re.compile(
+    r"""(?P<excluded>(?:(?<!\S)-)?)"(?P<phrase>[^"]*)"?|(?P<words>(?:(?!(?:(?<!\S)-)?").)+)""",
+    re.DOTALL,
+)
+_EXCLUDED: Final = re.compile(r"(?<!\S)-\S+")
 
 
 @dataclass(frozen=True)
@@ -40,37 +45,34 @@ class ParsedQuery:
 def parse(text: str | None, settings: dict[str, Any]) -> ParsedQuery:
     """A word right before the end of the text is the beginning of words."""
     given = text or ""
+    tokenizer = texts.tokenizer(settings)
     stops = {texts.normalized(each) for each in settings["stopWords"]}
-    synonyms = _synonyms(settings["synonyms"])
+    synonyms = _synonyms(settings["synonyms"], tokenizer)
     typos = typo_limit(settings["typoTolerance"])
+    begins = settings["prefixSearch"] != "disabled"
     terms: list[Term] = []
     excluded: list[tuple[str, ...]] = []
-    last = len(given.rstrip()) if given == given.rstrip() else -1
+    hyphened = deque(match.span() for match in _EXCLUDED.finditer(given))
     for match in _PART.finditer(given):
-        if match.group(2) is not None:
-            phrase = tuple(word.text for word in texts.words(match.group(2)))
-            if phrase and match.group(1):
+        if match["phrase"] is not None:
+            phrase = tuple(word.text for word in tokenizer.words(match["phrase"]))
+            if phrase and match["excluded"]:
                 excluded.append(phrase)
             elif phrase:
                 terms.append(Term(phrase, is_phrase=True))
             continue
-        part = match.group(3)
-        if part.startswith("-") and len(part) > 1:
-            excluded.extend((word.text,) for word in texts.words(part))
-            continue
-        found = texts.words(part)
-        for number, word in enumerate(found, 1):
-            is_prefix = match.end() == last and number == len(found) and word.end == len(part)
+        for word in tokenizer.words(match["words"]):
+            at = match.start() + word.start
+            while hyphened and hyphened[0][1] <= at:
+                hyphened.popleft()
+            if hyphened and hyphened[0][0] <= at:
+                excluded.append((word.text,))
+                continue
+            is_prefix = begins and at + word.end - word.start == len(given)
             if word.text in stops and not is_prefix:
                 continue
-            terms.append(
-                Term(
-                    (word.text,),
-                    typos(word.text),
-                    is_prefix,
-                    synonyms=synonyms.get(word.text, ()),
-                )
-            )
+            others = synonyms.get(word.text, ())
+            terms.append(Term((word.text,), typos(word.text), is_prefix, synonyms=others))
     return ParsedQuery(tuple(terms[:WORDS_MAX]), tuple(excluded), given)
 
 
@@ -91,11 +93,13 @@ def typo_limit(settings: dict[str, Any]) -> Callable[[str], int]:
     return limit
 
 
-def _synonyms(given: dict[str, list[str]]) -> dict[str, tuple[tuple[str, ...], ...]]:
+def _synonyms(
+    given: dict[str, list[str]], tokenizer: texts.Tokenizer
+) -> dict[str, tuple[tuple[str, ...], ...]]:
     found = {}
     for name, others in given.items():
-        key = [word.text for word in texts.words(name)]
-        phrases = (tuple(word.text for word in texts.words(each)) for each in others)
+        key = [word.text for word in tokenizer.words(name)]
+        phrases = (tuple(word.text for word in tokenizer.words(each)) for each in others)
         if len(key) == 1:
             found[key[0]] = tuple(phrase for phrase in phrases if phrase)
     return found

@@ -45,6 +45,7 @@ class Matcher:
         self, query: ParsedQuery, searchable: Sequence[str], settings: dict[str, Any]
     ) -> None:
         self._query = query
+        self.tokenizer = texts.tokenizer(settings)
         self._searchable = searchable
         self._exact_attributes = settings["typoTolerance"]["disableOnAttributes"] or ()
         # The same words are in many documents: what the terms make of each is found once.
@@ -167,26 +168,38 @@ def matched(hits: Sequence[Sequence[Hit]], order: Sequence[int]) -> int:
     return count
 
 
+@dataclass(frozen=True)
+class RankingContext:
+    """What is the same for all documents of a search; `attributes` is how many ranks there are."""
+
+    query: ParsedQuery
+    attributes: int
+    is_by_attribute: bool
+
+
 def cost_of(  # noqa: PLR0911 - one for each rule
-    rule: str, hits: Sequence[Sequence[Hit]], query: ParsedQuery, words: Words, attributes: int
+    rule: str, hits: Sequence[Sequence[Hit]], words: Words, context: RankingContext
 ) -> list[Cost]:
     """Of a document by one rule; `hits` has the terms that count for it.
 
-    `attributes` is how many ranks there are. Rules about values are no concern of this module.
+    Rules about values are no concern of this module.
     """
+    query, attributes = context.query, context.attributes
     if rule == "words":
         return [Cost(len(query.terms) - len(hits), len(query.terms))]
     if rule == "typo":
         return [Cost(_typos(hits), 2 * max(1, len(hits)))]
     if rule == "proximity":
-        return [Cost(_proximity(hits), FAR * max(0, len(hits) - 1))]
+        apart = _apart_by_attribute if context.is_by_attribute else _distance
+        far = sum(apart(one, other) - 1 for one, other in pairwise(hits))
+        return [Cost(far, FAR * max(0, len(hits) - 1))]
     if rule == "attributeRank":
         return [Cost(_ranks(hits), max(0, attributes - 1) * len(hits))]
     if rule == "wordPosition":
         return [Cost(_positions(hits), len(_PLACES) * len(hits))]
     if rule == "attribute":
-        ranks = cost_of("attributeRank", hits, query, words, attributes)
-        return [*ranks, *cost_of("wordPosition", hits, query, words, attributes)]
+        ranks = cost_of("attributeRank", hits, words, context)
+        return [*ranks, *cost_of("wordPosition", hits, words, context)]
     return _exactness(hits, query, words)
 
 
@@ -194,9 +207,9 @@ def _typos(hits: Sequence[Sequence[Hit]]) -> int:
     return sum(min(hit.typos for hit in each) for each in hits)
 
 
-def _proximity(hits: Sequence[Sequence[Hit]]) -> int:
-    """How far each term is from the next at best, beyond being right before it."""
-    return sum(_distance(one, other) - 1 for one, other in pairwise(hits))
+def _apart_by_attribute(one: Sequence[Hit], other: Sequence[Hit]) -> int:
+    """1 in the same attribute, whatever is between."""
+    return FAR if {hit.path for hit in one}.isdisjoint(hit.path for hit in other) else 1
 
 
 def _distance(one: Sequence[Hit], other: Sequence[Hit]) -> int:

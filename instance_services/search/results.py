@@ -70,7 +70,8 @@ def _hit(
     highlights = given.get("attributesToHighlight") or []
     crops = _crops(given)
     if highlights or crops:
-        formatter = Formatter(found.matcher, given, highlights, crops)
+        tokenizer = texts.tokenizer(state.settings)
+        formatter = Formatter(found.matcher, tokenizer, given, highlights, crops)
         hit["_formatted"] = formatter.whole(displayed, wanted)
     if given.get("showMatchesPosition"):
         hit["_matchesPosition"] = _positions(found.matcher, displayed)
@@ -100,11 +101,13 @@ class Formatter:
     def __init__(
         self,
         matcher: Matcher | None,
+        tokenizer: texts.Tokenizer,
         given: Mapping[str, Any],
         highlights: Sequence[str],
         crops: Mapping[str, int],
     ) -> None:
         self._matcher = matcher
+        self._tokenizer = tokenizer
         self._highlights = highlights
         self._crops = crops
         self._before = _or(given.get("highlightPreTag"), "<em>")
@@ -131,7 +134,7 @@ class Formatter:
         return self._text(text, crop, is_marked=is_marked)
 
     def _text(self, text: str, crop: int | None, *, is_marked: bool) -> str:
-        words = texts.words(text)
+        words = self._tokenizer.words(text)
         marks = marked(self._matcher, words)
         start, end = 0, len(text)
         if crop and len(words) > crop:
@@ -182,10 +185,12 @@ def _window(words: Sequence[texts.Word], marks: Sequence[tuple[int, int]], size:
 def _positions(matcher: Matcher | None, document: dict[str, Any]) -> dict[str, list[Any]]:
     """By path, the bytes of each match; `indices` tells the item of an array."""
     found: dict[str, list[Any]] = {}
+    if matcher is None:
+        return found
     for path, values in paths.fields(document).items():
         for item, value in enumerate(values):
             for text in paths.texts(value):
-                for start, end in marked(matcher, texts.words(text)):
+                for start, end in marked(matcher, matcher.tokenizer.words(text)):
                     place: dict[str, Any] = {
                         "start": len(text[:start].encode(_BYTES)),
                         "length": len(text[start:end].encode(_BYTES)),
@@ -222,13 +227,19 @@ def facets(
 
 
 def _distribution(state: IndexState, search: Search, ids: set[int], path: str) -> dict[str, int]:
+    return dict(shown_values(state, path, search.selection.facet(path, ids)))
+
+
+def shown_values(
+    state: IndexState, path: str, counted: list[tuple[str, int]]
+) -> list[tuple[str, int]]:
+    """Values of a facet and their counts, in the order and number that the settings say."""
     settings = state.settings["faceting"]
     orders = settings["sortFacetValuesBy"]
-    counted = search.selection.facet(path, ids)
-    counted.sort()
+    ordered = sorted(counted)
     if orders.get(path, orders.get("*", "alpha")) == "count":
-        counted.sort(key=lambda each: -each[1])
-    return dict(counted[: settings["maxValuesPerFacet"]])
+        ordered.sort(key=lambda each: -each[1])
+    return ordered[: settings["maxValuesPerFacet"]]
 
 
 def _or(value: str | None, default: str) -> str:

@@ -26,7 +26,9 @@ class FieldValue(NamedTuple):
     original: str | None
 
 
-def attribute_words(document: dict[str, Any]) -> dict[str, list[texts.Word]]:
+def attribute_words(
+    document: dict[str, Any], tokenizer: texts.Tokenizer
+) -> dict[str, list[texts.Word]]:
     """By path, the words of an attribute; items of an array are far from one another."""
     found: dict[str, list[texts.Word]] = {}
     for path, values in paths.fields(document).items():
@@ -34,18 +36,18 @@ def attribute_words(document: dict[str, Any]) -> dict[str, list[texts.Word]]:
         for value in values:
             for text in paths.texts(value):
                 first = words[-1].position + texts.GAP if words else 0
-                words.extend(texts.words(text, first))
+                words.extend(tokenizer.words(text, first))
         if words:
             found[path] = words
     return found
 
 
-def packed_words(document: dict[str, Any]) -> bytes:
+def packed_words(document: dict[str, Any], tokenizer: texts.Tokenizer) -> bytes:
     """By path, words and their positions, in as little room as is read quickly."""
     return orjson.dumps(
         {
             path: [" ".join(word.text for word in words), [word.position for word in words]]
-            for path, words in attribute_words(document).items()
+            for path, words in attribute_words(document, tokenizer).items()
         }
     )
 

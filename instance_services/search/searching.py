@@ -9,12 +9,24 @@ from typing import Any, Final
 
 import orjson
 
-from instance_services.search import candidates, filters, paths, queries, ranking, rows
+from instance_services.search import (
+    candidates,
+    filters,
+    paths,
+    queries,
+    ranking,
+    rows,
+    setting_checks,
+)
 from instance_services.search.errors import ApiError
 from instance_services.search.selecting import Selection, meters
 from instance_services.search.snapshots import IndexState
 
 TIMEOUT_S: Final = 10.0
+CUTOFF_MS: Final = 1_500
+"""After this time what was not looked at is left out, where the settings say nothing else."""
+ALWAYS_RANKED: Final = 20
+"""As many of the best candidates are ranked, however long it takes."""
 _SORT: Final = re.compile(r"(?P<path>.+):(?P<direction>asc|desc)", re.DOTALL)
 _POINT: Final = re.compile(r"_geoPoint\(\s*([-+.\deE]+)\s*,\s*([-+.\deE]+)\s*\)")
 _LAST: Final = math.inf
@@ -52,7 +64,11 @@ class Search:
         self._state = state
         self._given = given
         self._settings = state.settings
-        self._ends = time.monotonic() + timeout_s
+        started = time.monotonic()
+        self._ends = started + timeout_s
+        cutoff_ms = state.settings["searchCutoffMs"]
+        cutoff_s = (CUTOFF_MS if cutoff_ms is None else cutoff_ms) / 1_000
+        self._cut_off = started + min(cutoff_s, timeout_s)
         self.selection = Selection(state.data, state.number, state.settings, self._go_on)
         self._tenant_filter = tenant_filter
 
@@ -62,6 +78,7 @@ class Search:
         query = queries.parse(self._given.get("q"), self._settings)
         sorting = self._sorting()
         self._searchable()
+        self._check_locales()
         among = None if node is None else self.selection.ids(node, "invalid_search_filter")
         keys = self._value_keys(sorting)
         if query.terms:
@@ -82,6 +99,14 @@ class Search:
             if node is not None:
                 parts.append(node)
         return filters.And(tuple(parts)) if parts else None
+
+    def _check_locales(self) -> None:
+        unknown = setting_checks.unknown_locales(self._given.get("locales") or ())
+        if unknown:
+            raise ApiError(
+                "invalid_search_locales",
+                f"`{unknown[0][:100]}` is no language that is known, as `en` and `eng` are",
+            )
 
     def _sorting(self) -> list[SortRule]:
         found = [sort_rule(each) for each in self._given.get("sort") or ()]
@@ -155,20 +180,25 @@ class Search:
             return FoundDocuments([], 0, {}, matcher)
         strategy = self._given.get("matchingStrategy") or "last"
         order = self._order(query, strategy)
+        context = self._context(query)
         terms = [_alternatives(query.terms[number]) for number in order]
         needed = len(terms) if strategy == "all" else 1
         ids, count = candidates.find(
             self._state.searcher, terms[:needed], terms[needed:], among=among
         )
         ranked: list[tuple[list[float], int, int, float]] = []
-        for document, place, packed in self._words(ids):
+        looked_at = 0
+        for document, place, packed in self._best_first(ids):
+            if looked_at >= ALWAYS_RANKED and time.monotonic() > self._cut_off:
+                break
+            looked_at += 1
             words = rows.unpacked_words(packed)
             hits = matcher.hits(words)
             kept = ranking.matched(hits, order)
             if kept < needed or matcher.is_excluded(words):
                 continue
             counted = [hits[number] for number in sorted(order[:kept])]
-            cost, score = self._cost(counted, query, words, document, keys)
+            cost, score = self._cost(counted, context, words, document, keys)
             ranked.append((cost, place, document, score))
         ranked.sort()
         threshold = self._given.get("rankingScoreThreshold")
@@ -177,7 +207,7 @@ class Search:
             for _, _, document, score in ranked
             if threshold is None or score >= threshold
         ]
-        total = len(kept_ids) + max(0, count - len(ids))
+        total = len(kept_ids) + max(0, count - looked_at)
         return FoundDocuments(
             [document for document, _ in kept_ids], total, dict(kept_ids), matcher
         )
@@ -185,23 +215,25 @@ class Search:
     def _cost(
         self,
         hits: list[list[ranking.Hit]],
-        query: queries.ParsedQuery,
+        context: ranking.RankingContext,
         words: ranking.Words,
         document: int,
         keys: list[tuple[str, list[Key]]],
     ) -> tuple[list[float], float]:
-        self._go_on()
         costs: list[float] = []
         scored: list[ranking.Cost] = []
-        ranks = len(self._searchable())
         for rule, some in keys:
             if rule == "sort" or ":" in rule:
                 costs.extend(key(document) for key in some)
                 continue
-            found = ranking.cost_of(rule, hits, query, words, ranks)
+            found = ranking.cost_of(rule, hits, words, context)
             scored.extend(found)
             costs.extend(each.cost for each in found)
         return costs, ranking.score(scored)
+
+    def _context(self, query: queries.ParsedQuery) -> ranking.RankingContext:
+        is_by_attribute = self._settings["proximityPrecision"] == "byAttribute"
+        return ranking.RankingContext(query, len(self._searchable()), is_by_attribute)
 
     def _order(self, query: queries.ParsedQuery, strategy: str) -> list[int]:
         """The terms, those that may be left out first at the end."""
@@ -236,6 +268,10 @@ class Search:
             " AND id IN (SELECT value FROM json_each(?))",
             (self._state.number, orjson.dumps(ids).decode()),
         ).fetchall()
+
+    def _best_first(self, ids: list[int]) -> list[tuple[int, int, bytes]]:
+        found = {row[0]: row for row in self._words(ids)}
+        return [found[each] for each in ids if each in found]
 
     def _distinct(self, found: FoundDocuments) -> FoundDocuments:
         """Of documents with a value in common, only the best."""
