@@ -160,3 +160,32 @@ def test_settings_are_checked(client: meilisearch.Client, setting: str, value: o
         client.index("any").update_settings({setting: value})
     snake = "".join(f"_{each.lower()}" if each.isupper() else each for each in setting)
     assert code(refused) == f"invalid_settings_{snake}"
+
+
+def test_batches_tell_of_their_tasks(client: meilisearch.Client) -> None:
+    added = client.index("batched").add_documents([{"id": 1}, {"id": 2}])
+    task = client.wait_for_task(added.task_uid)
+    found = client.http.get(f"tasks/{task.uid}")["batchUid"]
+    batch = client.get_batch(found)
+    assert batch.uid == found
+    assert batch.details == {"receivedDocuments": 2, "indexedDocuments": 2}
+    assert batch.stats is not None
+    assert batch.stats["totalNbTasks"] == 1
+    assert batch.stats["indexUids"] == {"batched": 1}
+    assert batch.started_at is not None
+    page = client.get_batches({"indexUids": ["batched"], "statuses": ["succeeded"]})
+    assert [each.uid for each in page.results] == [found]
+    assert client.get_batches({"batchUids": [str(found)]}).total == 1
+    assert client.get_tasks({"batchUids": [str(found)]}).results[0].uid == task.uid
+    with pytest.raises(MeilisearchApiError) as refused:
+        client.get_batch(10**6)
+    assert code(refused) == "batch_not_found"
+
+
+def test_experimental_features_are_told(client: meilisearch.Client) -> None:
+    assert client.get_experimental_features()["containsFilter"] is True
+    assert client.update_experimental_features({"containsFilter": True})["metrics"] is False
+    for change in ({"metrics": True}, {"containsFilter": False}):
+        with pytest.raises(MeilisearchApiError) as refused:
+            client.update_experimental_features(change)
+        assert code(refused) == "feature_not_enabled"

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any, Final
 
+from instance_services.search.batches import BatchHistory
 from instance_services.search.callers import IssuedKeys, KeyBearer, MasterKeys
 from instance_services.search.clock import Clock, system_clock
 from instance_services.search.errors import ApiError
@@ -35,6 +36,10 @@ class SearchService:
     @property
     def queue(self) -> TaskQueue:
         return TaskQueue(self.snapshots.tasks, self._clock)
+
+    @property
+    def batches(self) -> BatchHistory:
+        return BatchHistory(self.snapshots.tasks)
 
     def accept(
         self, kind: str, index_uid: str | None, details: dict[str, Any], payload: bytes = b""

@@ -40,7 +40,8 @@ class KeyBearer:
 
     def may(self, action: str) -> bool:
         group = action.partition(".")[0]
-        return not {"*", action, f"{group}.*"}.isdisjoint(self.actions)
+        reading = "*.get" if action.endswith(".get") else action
+        return not {"*", action, f"{group}.*", reading}.isdisjoint(self.actions)
 
     def may_use(self, index_uid: str) -> bool:
         return _named(self.indexes, index_uid) and (

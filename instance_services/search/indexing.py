@@ -17,7 +17,7 @@ from instance_services.search import candidates, configuration, databases, rows
 from instance_services.search.clock import Clock, system_clock, written
 from instance_services.search.errors import ApiError, described
 from instance_services.search.index_changes import IndexChanges
-from instance_services.search.tasks import Outcome, Task, TaskQueue
+from instance_services.search.tasks import QUEUE_LIMITS, Outcome, QueueLimits, Task, TaskQueue
 
 log = structlog.get_logger()
 
@@ -29,8 +29,10 @@ _REASON_MAX: Final = 300
 class Indexer:
     """There is one for an instance, in a process of its own."""
 
-    def __init__(self, folder: Path, clock: Clock = system_clock) -> None:
-        self._queue = TaskQueue(databases.open_tasks(folder), clock)
+    def __init__(
+        self, folder: Path, clock: Clock = system_clock, limits: QueueLimits = QUEUE_LIMITS
+    ) -> None:
+        self._queue = TaskQueue(databases.open_tasks(folder), clock, limits)
         self._data = databases.open_data(folder)
         self._clock = clock
         self._folder = folder / databases.CANDIDATES
@@ -46,6 +48,7 @@ class Indexer:
 
     def step(self) -> bool:
         """Does what waits, a batch; False where nothing does."""
+        self._queue.prune()
         batch = self._queue.claim(BATCH_MAX)
         if not batch:
             return False

@@ -8,6 +8,19 @@ from specserver import Exchange
 
 # Of Meilisearch's API: what official clients compare.
 VERSION = "1.54.0"
+FEATURES = {
+    "metrics": False,
+    "logsRoute": False,
+    "editDocumentsByFunction": False,
+    "containsFilter": True,
+    "network": False,
+    "getTaskDocumentsRoute": False,
+    "compositeEmbedders": False,
+    "chatCompletions": False,
+    "multimodal": False,
+    "vectorStoreSetting": False,
+}
+"""What is experimental in Meilisearch, and whether it is here."""
 
 
 async def health(exchange: Exchange) -> dict[str, str]:
@@ -19,6 +32,18 @@ async def health(exchange: Exchange) -> dict[str, str]:
 
 async def version() -> dict[str, str]:
     return {"commitSha": "unknown", "commitDate": "unknown", "pkgVersion": VERSION}
+
+
+async def features() -> dict[str, bool]:
+    return dict(FEATURES)
+
+
+async def switch_features(body: dict[str, bool | None]) -> dict[str, bool]:
+    for name, wanted in body.items():
+        if wanted is not None and wanted != FEATURES[name]:
+            told = "is always there" if FEATURES[name] else "does not exist here"
+            raise ApiError("feature_not_enabled", f"`{name}` {told}, and cannot be switched")
+    return dict(FEATURES)
 
 
 def left_out(feature: str) -> Any:
