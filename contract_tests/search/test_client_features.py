@@ -189,3 +189,108 @@ def test_experimental_features_are_told(client: meilisearch.Client) -> None:
         with pytest.raises(MeilisearchApiError) as refused:
             client.update_experimental_features(change)
         assert code(refused) == "feature_not_enabled"
+
+
+def test_each_rule_tells_its_part_of_a_score(client: meilisearch.Client) -> None:
+    films = filled(client, "details", {"sortableAttributes": ["year"]})
+    options = {"showRankingScoreDetails": True, "showRankingScore": True, "sort": ["year:desc"]}
+    (hit,) = films.search("life of", options)["hits"]
+    details = hit["_rankingScoreDetails"]
+    assert list(details) == [
+        *("words", "typo", "proximity", "attributeRank", "year:desc", "wordPosition", "exactness"),
+    ]
+    assert [each["order"] for each in details.values()] == list(range(7))
+    assert details["words"] == {
+        "order": 0,
+        "matchingWords": 2,
+        "maxMatchingWords": 2,
+        "score": 1.0,
+    }
+    assert details["typo"]["typoCount"] == 0
+    assert details["year:desc"] == {"order": 4, "value": 2012}
+    assert details["exactness"]["matchType"] == "matchesStart"
+    (hit, *_) = films.search("life adventrue", options)["hits"]
+    details = hit["_rankingScoreDetails"]
+    assert details["typo"]["typoCount"] == 1
+    assert details["exactness"]["matchType"] == "noExactMatch"
+    assert (details["exactness"]["matchingWords"], details["typo"]["maxTypoCount"]) == (1, 4)
+    client.wait_for_task(films.update_ranking_rules(["attribute", "sort"]).task_uid)
+    (hit,) = films.search("life of", options)["hits"]
+    attribute = hit["_rankingScoreDetails"]["attribute"]
+    assert list(attribute) == [
+        *("order", "attributeRankingOrderScore", "queryWordDistanceScore", "score"),
+    ]
+    (hit, *_) = films.search("", options)["hits"]
+    assert hit["_rankingScoreDetails"] == {"year:desc": {"order": 0, "value": 2020}}
+
+
+def test_hits_of_several_searches_are_one_list(client: meilisearch.Client) -> None:
+    settings = {
+        "searchableAttributes": ["title"],
+        "filterableAttributes": ["genres", "year"],
+        "sortableAttributes": ["year"],
+    }
+    filled(client, "left", settings)
+    other = client.index("right")
+    client.wait_for_task(other.update_settings(settings).task_uid)
+    books = [
+        {"id": 1, "title": "Pi", "genres": ["Drama"], "year": 2000},
+        {"id": 2, "title": "A life without any number, not even Pi", "genres": [], "year": 2013},
+    ]
+    client.wait_for_task(other.add_documents(books).task_uid)
+
+    def found(queries: list[dict[str, Any]], **federation: Any) -> dict[str, Any]:
+        return dict(client.multi_search(queries, federation))
+
+    def names(answer: dict[str, Any]) -> list[tuple[str, int]]:
+        return [(hit["_federation"]["indexUid"], hit["id"]) for hit in answer["hits"]]
+
+    pi: list[dict[str, Any]] = [{"indexUid": "left", "q": "pi"}, {"indexUid": "right", "q": "pi"}]
+    answer = found(pi)
+    assert names(answer) == [("right", 1), ("left", 3), ("right", 2)]
+    scores = [hit["_federation"]["weightedRankingScore"] for hit in answer["hits"]]
+    assert scores == sorted(scores, reverse=True)
+    assert [hit["_federation"]["queriesPosition"] for hit in answer["hits"]] == [1, 0, 1]
+    assert (answer["limit"], answer["offset"], answer["estimatedTotalHits"]) == (20, 0, 3)
+    heavy = [pi[0] | {"federationOptions": {"weight": 5, "queryPosition": 7}}, pi[1]]
+    first = found(heavy, limit=1, offset=0)["hits"][0]
+    assert (first["id"], first["_federation"]["queriesPosition"]) == (3, 7)
+    page = found(pi, page=2, hitsPerPage=2)
+    assert names(page) == [("right", 2)]
+    assert (page["totalPages"], page["totalHits"]) == (2, 3)
+    # A document that two queries find is one hit, with the better score.
+    twice = [pi[1], pi[1] | {"q": "life", "federationOptions": {"weight": 2}}]
+    assert names(found(twice)) == [("right", 2), ("right", 1)]
+    by_year = [each | {"q": "", "sort": ["year:desc"]} for each in pi]
+    assert [hit["year"] for hit in found(by_year)["hits"]] == [2020, 2015, 2013, 2012, 2000, 1979]
+    facets = {"left": ["genres", "year"], "right": ["genres"]}
+    counted = found(pi, facetsByIndex=facets)["facetsByIndex"]
+    assert counted["left"]["stats"] == {"year": {"min": 2012, "max": 2012}}
+    assert counted["right"]["distribution"] == {"genres": {"Drama": 1}}
+    merged = found(pi, facetsByIndex=facets, mergeFacets={"maxValuesPerFacet": 1})
+    assert merged["facetDistribution"]["genres"] == {"Drama": 2}
+    assert "facetsByIndex" not in merged
+
+
+@pytest.mark.parametrize(
+    ("query", "federation", "expected"),
+    [
+        ({"limit": 1}, {}, "invalid_multi_search_query_pagination"),
+        ({"facets": ["a"]}, {}, "invalid_multi_search_query_facets"),
+        ({"federationOptions": {"weight": -1}}, {}, "invalid_multi_search_weight"),
+        ({"federationOptions": {"weight": 1}}, None, "invalid_multi_search_federation_options"),
+        ({}, {"facetsByIndex": {"other": ["a"]}}, "invalid_multi_search_facets_by_index"),
+        ({}, {"facetsByIndex": {"merged": ["a"]}}, "invalid_multi_search_facets_by_index"),
+        ({"vector": [1]}, {}, "feature_not_enabled"),
+    ],
+)
+def test_federated_searches_are_checked(
+    client: meilisearch.Client,
+    query: dict[str, Any],
+    federation: dict[str, Any] | None,
+    expected: str,
+) -> None:
+    client.wait_for_task(client.create_index("merged").task_uid)
+    with pytest.raises(MeilisearchApiError) as refused:
+        client.multi_search([{"indexUid": "merged"} | query], federation)
+    assert code(refused) == expected

@@ -5,7 +5,7 @@ rules, in the order of the settings, are compared one after the other.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
@@ -263,7 +263,7 @@ def _exactness(hits: Sequence[Sequence[Hit]], query: ParsedQuery, words: Words) 
     return [Cost(best, 2), Cost(inexact, len(hits))]
 
 
-def score(costs: Sequence[Cost]) -> float:
+def score(costs: Iterable[Cost]) -> float:
     """From 0 to 1: how good the costs are, the first before all others."""
     rank, most = 1, 1
     for each in costs:

@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from instance_services.search import configuration, paths, texts
+from instance_services.search import configuration, paths, score_details, texts
 from instance_services.search.errors import ApiError
 from instance_services.search.ranking import Matcher
 from instance_services.search.rows import place_of
@@ -25,10 +25,10 @@ def answer(
     """The body of a 200. `found` may have been cut by a distinct attribute."""
     most = state.settings["pagination"]["maxTotalHits"]
     ids = found.ids[:most]
-    paged, start, count = _page(given, min(found.total, most))
+    paged, start, count = page(given, min(found.total, most))
     shown = ids[start : start + count]
     documents = state.documents(shown)
-    hits = [_hit(state, found, each, documents[each], given) for each in shown]
+    hits = [hit(state, found, each, documents[each], given) for each in shown]
     body: dict[str, Any] = {
         "hits": hits,
         "query": given.get("q") or "",
@@ -40,7 +40,7 @@ def answer(
     return body
 
 
-def _page(given: Mapping[str, Any], total: int) -> tuple[dict[str, Any], int, int]:
+def page(given: Mapping[str, Any], total: int) -> tuple[dict[str, Any], int, int]:
     """What is told of the page, and which of the ids it is."""
     if given.get("page") is None and given.get("hitsPerPage") is None:
         limit = given.get("limit")
@@ -50,14 +50,14 @@ def _page(given: Mapping[str, Any], total: int) -> tuple[dict[str, Any], int, in
         return told, offset, limit
     size = given.get("hitsPerPage")
     size = 20 if size is None else size
-    page = given.get("page")
-    page = 1 if page is None else page
+    number = given.get("page")
+    number = 1 if number is None else number
     pages = -(-total // size) if size else 0
-    told = {"hitsPerPage": size, "page": page, "totalPages": pages, "totalHits": total}
-    return told, max(0, page - 1) * size, size if page else 0
+    told = {"hitsPerPage": size, "page": number, "totalPages": pages, "totalHits": total}
+    return told, max(0, number - 1) * size, size if number else 0
 
 
-def _hit(
+def hit(
     state: IndexState,
     found: FoundDocuments,
     number: int,
@@ -66,20 +66,22 @@ def _hit(
 ) -> dict[str, Any]:
     displayed = paths.selected(document, state.settings["displayedAttributes"])
     wanted = given.get("attributesToRetrieve")
-    hit = dict(displayed if wanted is None else paths.selected(displayed, wanted))
+    shown = dict(displayed if wanted is None else paths.selected(displayed, wanted))
     highlights = given.get("attributesToHighlight") or []
     crops = _crops(given)
     if highlights or crops:
         tokenizer = texts.tokenizer(state.settings)
         formatter = Formatter(found.matcher, tokenizer, given, highlights, crops)
-        hit["_formatted"] = formatter.whole(displayed, wanted)
+        shown["_formatted"] = formatter.whole(displayed, wanted)
     if given.get("showMatchesPosition"):
-        hit["_matchesPosition"] = _positions(found.matcher, displayed)
+        shown["_matchesPosition"] = _positions(found.matcher, displayed)
     if given.get("showRankingScore"):
-        hit["_rankingScore"] = found.scores.get(number, 1.0)
+        shown["_rankingScore"] = found.scores.get(number, 1.0)
+    if given.get("showRankingScoreDetails"):
+        shown["_rankingScoreDetails"] = score_details.told(found, number)
     if found.point is not None and (place := place_of(document)) is not None:
-        hit["_geoDistance"] = round(meters(found.point, place))
-    return hit
+        shown["_geoDistance"] = round(meters(found.point, place))
+    return shown
 
 
 def _crops(given: Mapping[str, Any]) -> dict[str, int]:
@@ -234,12 +236,18 @@ def shown_values(
     state: IndexState, path: str, counted: list[tuple[str, int]]
 ) -> list[tuple[str, int]]:
     """Values of a facet and their counts, in the order and number that the settings say."""
-    settings = state.settings["faceting"]
-    orders = settings["sortFacetValuesBy"]
+    ordered = ordered_values(state, path, counted)
+    return ordered[: state.settings["faceting"]["maxValuesPerFacet"]]
+
+
+def ordered_values(
+    state: IndexState, path: str, counted: list[tuple[str, int]]
+) -> list[tuple[str, int]]:
+    orders = state.settings["faceting"]["sortFacetValuesBy"]
     ordered = sorted(counted)
     if orders.get(path, orders.get("*", "alpha")) == "count":
         ordered.sort(key=lambda each: -each[1])
-    return ordered[: settings["maxValuesPerFacet"]]
+    return ordered
 
 
 def _or(value: str | None, default: str) -> str:

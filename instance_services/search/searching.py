@@ -1,10 +1,9 @@
 """Owns a search: what is found, in which order, and what is told of it."""
 
-import math
-import re
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, Final
 
 import orjson
@@ -19,18 +18,19 @@ from instance_services.search import (
     setting_checks,
 )
 from instance_services.search.errors import ApiError
-from instance_services.search.selecting import Selection, meters
+from instance_services.search.selecting import Selection
 from instance_services.search.snapshots import IndexState
+from instance_services.search.sorting import SortKey, SortRule, is_of_values, sort_rule
 
 TIMEOUT_S: Final = 10.0
 CUTOFF_MS: Final = 1_500
 """After this time what was not looked at is left out, where the settings say nothing else."""
 ALWAYS_RANKED: Final = 20
 """As many of the best candidates are ranked, however long it takes."""
-_SORT: Final = re.compile(r"(?P<path>.+):(?P<direction>asc|desc)", re.DOTALL)
-_POINT: Final = re.compile(r"_geoPoint\(\s*([-+.\deE]+)\s*,\s*([-+.\deE]+)\s*\)")
-_LAST: Final = math.inf
-Key = Callable[[int], float]
+
+
+Rules = Sequence[tuple[str, Sequence[SortKey]]]
+"""The ranking rules in their order; those about values with what they look up."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,9 @@ class FoundDocuments:
     scores: Mapping[int, float] = field(default_factory=dict)
     matcher: ranking.Matcher | None = None
     point: tuple[float, float] | None = None
-
-
-@dataclass(frozen=True)
-class SortRule:
-    path: str
-    is_descending: bool
-    point: tuple[float, float] | None = None
+    rules: Rules = ()
+    costs: Mapping[int, Sequence[Sequence[ranking.Cost]]] = field(default_factory=dict)
+    """By document, for each rule that is none about values, what it costs."""
 
 
 class Search:
@@ -87,7 +83,7 @@ class Search:
             found = self._of_all(query, among, keys)
         found = self._distinct(found)
         point = next((rule.point for rule in sorting if rule.point is not None), None)
-        return FoundDocuments(found.ids, found.total, found.scores, found.matcher, point)
+        return replace(found, point=point, rules=keys)
 
     def _filter(self) -> "filters.Node | None":
         parts = []
@@ -122,37 +118,19 @@ class Search:
             raise ApiError("invalid_search_sort", "the ranking rule `sort` is needed to sort")
         return found
 
-    def _value_keys(self, sorting: Sequence[SortRule]) -> list[tuple[str, list[Key]]]:
-        """For each ranking rule, what it looks up by the number of a document."""
-        found: list[tuple[str, list[Key]]] = []
+    def _value_keys(self, sorting: Sequence[SortRule]) -> Rules:
+        found: list[tuple[str, Sequence[SortKey]]] = []
         for rule in self._settings["rankingRules"]:
             if rule == "sort":
-                found.append((rule, [self._key(each) for each in sorting]))
+                found.append((rule, [SortKey(self.selection, each) for each in sorting]))
             elif ":" in rule:
-                found.append((rule, [self._key(sort_rule(rule))]))
+                found.append((rule, [SortKey(self.selection, sort_rule(rule))]))
             else:
                 found.append((rule, []))
         return found
 
-    def _key(self, rule: SortRule) -> Key:
-        """The place of a document's value among all; those without one are last."""
-        if rule.point is not None:
-            sign = -1 if rule.is_descending else 1
-            point = rule.point
-            places = self.selection.places()
-            far = {each: sign * meters(point, place) for each, place in places.items()}
-            return lambda document: far.get(document, _LAST)
-        values = self.selection.sort_values(rule.path, is_descending=rule.is_descending)
-        ordered = sorted({each for each in values.values() if each[0] == rows.NUMBER})
-        texts = sorted({each for each in values.values() if each[0] != rows.NUMBER})
-        if rule.is_descending:
-            ordered.reverse()
-            texts.reverse()
-        ranks = {value: rank for rank, value in enumerate([*ordered, *texts])}
-        return lambda document: ranks[values[document]] if document in values else _LAST
-
     def _of_all(
-        self, query: queries.ParsedQuery, among: set[int] | None, keys: list[tuple[str, list[Key]]]
+        self, query: queries.ParsedQuery, among: set[int] | None, keys: Rules
     ) -> FoundDocuments:
         """Without words all documents are equal, but for their values."""
         ids = self._state.in_order(self.selection.ids(None, "") if among is None else among)
@@ -173,7 +151,7 @@ class Search:
         return [document for document in ids if document not in excluded]
 
     def _of_query(
-        self, query: queries.ParsedQuery, among: set[int] | None, keys: list[tuple[str, list[Key]]]
+        self, query: queries.ParsedQuery, among: set[int] | None, keys: Rules
     ) -> FoundDocuments:
         matcher = self._matcher(query)
         if self._state.searcher is None:
@@ -186,7 +164,8 @@ class Search:
         ids, count = candidates.find(
             self._state.searcher, terms[:needed], terms[needed:], among=among
         )
-        ranked: list[tuple[list[float], int, int, float]] = []
+        ranked: list[tuple[list[float], int, int]] = []
+        costs: dict[int, list[list[ranking.Cost]]] = {}
         looked_at = 0
         for document, place, packed in self._best_first(ids):
             if looked_at >= ALWAYS_RANKED and time.monotonic() > self._cut_off:
@@ -198,38 +177,18 @@ class Search:
             if kept < needed or matcher.is_excluded(words):
                 continue
             counted = [hits[number] for number in sorted(order[:kept])]
-            cost, score = self._cost(counted, context, words, document, keys)
-            ranked.append((cost, place, document, score))
+            costs[document] = [
+                ranking.cost_of(rule, counted, words, context)
+                for rule, _ in keys
+                if not is_of_values(rule)
+            ]
+            ranked.append((_order_of(document, keys, costs[document]), place, document))
         ranked.sort()
-        threshold = self._given.get("rankingScoreThreshold")
-        kept_ids = [
-            (document, score)
-            for _, _, document, score in ranked
-            if threshold is None or score >= threshold
-        ]
+        scores = {each: ranking.score(chain.from_iterable(costs[each])) for each in costs}
+        least = self._given.get("rankingScoreThreshold") or 0.0
+        kept_ids = [document for _, _, document in ranked if scores[document] >= least]
         total = len(kept_ids) + max(0, count - looked_at)
-        return FoundDocuments(
-            [document for document, _ in kept_ids], total, dict(kept_ids), matcher
-        )
-
-    def _cost(
-        self,
-        hits: list[list[ranking.Hit]],
-        context: ranking.RankingContext,
-        words: ranking.Words,
-        document: int,
-        keys: list[tuple[str, list[Key]]],
-    ) -> tuple[list[float], float]:
-        costs: list[float] = []
-        scored: list[ranking.Cost] = []
-        for rule, some in keys:
-            if rule == "sort" or ":" in rule:
-                costs.extend(key(document) for key in some)
-                continue
-            found = ranking.cost_of(rule, hits, words, context)
-            scored.extend(found)
-            costs.extend(each.cost for each in found)
-        return costs, ranking.score(scored)
+        return FoundDocuments(kept_ids, total, scores, matcher, costs=costs)
 
     def _context(self, query: queries.ParsedQuery) -> ranking.RankingContext:
         is_by_attribute = self._settings["proximityPrecision"] == "byAttribute"
@@ -295,7 +254,7 @@ class Search:
                 kept.append(document)
                 seen.update(own)
         total = found.total - (len(found.ids) - len(kept))
-        return FoundDocuments(kept, total, found.scores, found.matcher)
+        return replace(found, ids=kept, total=total)
 
     def _check_distinct(self, attribute: str) -> None:
         allowed = [
@@ -318,32 +277,21 @@ class Search:
             )
 
 
-def sort_rule(text: str) -> SortRule:
-    """`price:asc`, or `_geoPoint(48.8, 2.3):asc`. Raises ApiError."""
-    match = _SORT.fullmatch(text)
-    if match is None:
-        raise ApiError(
-            "invalid_search_sort",
-            f"`{text[:200]}` is no way to sort: write an attribute and `:asc` or `:desc`",
-        )
-    path, is_descending = match["path"], match["direction"] == "desc"
-    if not path.startswith("_geoPoint("):
-        return SortRule(path, is_descending)
-    point = _POINT.fullmatch(path)
-    try:
-        place = (float(point[1]), float(point[2])) if point else None
-    except ValueError:
-        place = None
-    if place is None:
-        raise ApiError(
-            "invalid_search_sort", "_geoPoint takes latitude and longitude: _geoPoint(48.8, 2.3)"
-        )
-    return SortRule(rows.GEO, is_descending, place)
-
-
 def _alternatives(term: queries.Term) -> list[list[candidates.WantedWord]]:
     own = [candidates.WantedWord(word, term.typos, term.is_prefix) for word in term.words]
     if term.is_phrase:
         own = [candidates.WantedWord(word) for word in term.words]
     others = [[candidates.WantedWord(word) for word in synonym] for synonym in term.synonyms]
     return [own, *others]
+
+
+def _order_of(document: int, rules: Rules, costs: Sequence[Sequence[ranking.Cost]]) -> list[float]:
+    """What documents are compared by: costs and places of values, in the order of the rules."""
+    found: list[float] = []
+    rest = iter(costs)
+    for rule, keys in rules:
+        if is_of_values(rule):
+            found.extend(key(document) for key in keys)
+        else:
+            found.extend(each.cost for each in next(rest))
+    return found

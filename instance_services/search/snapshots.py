@@ -7,7 +7,7 @@ all that the rows have; what else they have is not among the rows.
 
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,20 +91,31 @@ class Snapshots:
     @contextmanager
     def index(self, uid: str) -> Iterator[IndexState]:
         """Raises ApiError where there is none."""
+        with self.indexes([uid]) as states:
+            yield states[uid]
+
+    @contextmanager
+    def indexes(self, uids: Iterable[str]) -> Iterator[dict[str, IndexState]]:
+        """By uid, one state of all of them. Raises ApiError where one of them does not exist."""
+        wanted = list(dict.fromkeys(uids))
         while True:
             before = self._generation()
-            number = self._number(uid)
+            numbers = [self._number(uid) for uid in wanted]
             with self._looking:
-                searcher = self._candidates.searcher(number)
+                searchers = [self._candidates.searcher(number) for number in numbers]
             with self.reading() as data:
                 if self._generation() != before:
                     continue
-                row = data.execute(
-                    "SELECT primary_key, settings FROM indexes WHERE number = ?", (number,)
-                ).fetchone()
-                settings = configuration.complete(orjson.loads(row[1]))
-                yield IndexState(data, searcher, number, uid, row[0], settings)
+                found = zip(wanted, numbers, searchers, strict=True)
+                yield {uid: self._state(data, *each) for uid, *each in found}
                 return
+
+    def _state(self, data: sqlite3.Connection, number: int, searcher: Any) -> IndexState:
+        uid, primary_key, settings = data.execute(
+            "SELECT uid, primary_key, settings FROM indexes WHERE number = ?", (number,)
+        ).fetchone()
+        complete = configuration.complete(orjson.loads(settings))
+        return IndexState(data, searcher, number, uid, primary_key, complete)
 
     def _generation(self) -> int:
         (found,) = self.data.execute("SELECT number FROM generation").fetchone()
