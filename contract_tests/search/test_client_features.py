@@ -112,6 +112,34 @@ def test_what_a_word_is_can_be_said(client: meilisearch.Client) -> None:
     assert ids(films, "r ") == [4]
 
 
+def test_words_are_joined_split_and_stood_for(client: meilisearch.Client) -> None:
+    index = client.index("joined")
+    synonyms = {"new york city": ["nyc", "the big apple"], "nyc": ["new york city"]}
+    client.wait_for_task(index.update_synonyms(synonyms).task_uid)
+    documents = [
+        {"id": 1, "text": "a sunflower seed"},
+        {"id": 2, "text": "the sun and a flower"},
+        {"id": 3, "text": "sun flower seeds"},
+        {"id": 4, "text": "rent in nyc"},
+        {"id": 5, "text": "rent in New York City"},
+        {"id": 6, "text": "rent near the big apple"},
+    ]
+    client.wait_for_task(index.add_documents(documents).task_uid)
+    assert ids(index, "sun flower ") == [3, 2, 1]  # to join is a typo
+    assert ids(index, "sunflower ") == [1, 3]
+    assert ids(index, "sun flow", matchingStrategy="all") == [3, 2, 1]
+    assert ids(index, "sun. flower ", matchingStrategy="all") == [3, 2]
+    assert ids(index, '"sun flower"') == [3]
+    assert ids(index, "rent new york city ", matchingStrategy="all") == [5, 4, 6]
+    assert ids(index, "nyc rent") == [4, 5]
+    found = index.search("new york city", {"attributesToHighlight": ["text"]})["hits"]
+    marked = {hit["id"]: hit["_formatted"]["text"] for hit in found}
+    assert marked[6] == "rent near <em>the</em> <em>big</em> <em>apple</em>"
+    found = index.search("sun flower seed", {"attributesToHighlight": ["text"]})["hits"]
+    marked = {hit["id"]: hit["_formatted"]["text"] for hit in found}
+    assert marked[1] == "a <em>sunflower</em> <em>seed</em>"
+
+
 def test_languages_are_kept_and_checked(client: meilisearch.Client) -> None:
     films = filled(client, "languages", {})
     task = films.update_localized_attributes([{"attributePatterns": ["*"], "locales": ["fra"]}])

@@ -19,7 +19,9 @@ from instance_services.search.snapshots import Snapshots
 from instance_services.search.tasks import TaskQueue
 
 WORDS = ("great", "grate", "greta", "gatsby", "gatsbi", "a", "man", "men", "expectation",
-         "expectations", "expectatoin", "café", "cafe", "emma", "emmas", "42")  # fmt: skip
+         "expectations", "expectatoin", "café", "cafe", "emma", "emmas", "42", "cat", "food",
+         "catfood", "catfoods")  # fmt: skip
+SYNONYMS = {"cat food": ["emma"], "emma": ["great man"], "a man": ["42 cat", "gatsby"]}
 ATTRIBUTES = ("n", "s", "m")
 RULES = ("words", "typo", "proximity", "attributeRank", "sort", "wordPosition", "exactness")
 
@@ -84,7 +86,7 @@ asked = st.builds(
     strategy=st.sampled_from(["last", "all"]),
 )
 rules = st.permutations([*RULES, "n:desc"]).map(list)
-switches = st.tuples(st.booleans(), st.booleans())
+switches = st.tuples(st.booleans(), st.booleans(), st.sampled_from([SYNONYMS, {}]))
 
 
 class Engine:
@@ -98,7 +100,12 @@ class Engine:
         self._number = 0
 
     def fill(
-        self, found: list[dict[str, Any]], rules: list[str], by_attribute: bool, prefixes: bool
+        self,
+        found: list[dict[str, Any]],
+        rules: list[str],
+        by_attribute: bool,
+        prefixes: bool,
+        synonyms: dict[str, list[str]],
     ) -> str:
         """A new index with these documents."""
         self._number += 1
@@ -108,6 +115,7 @@ class Engine:
             "filterableAttributes": list(ATTRIBUTES),
             "sortableAttributes": list(ATTRIBUTES),
             "rankingRules": rules,
+            "synonyms": synonyms,
             "proximityPrecision": "byAttribute" if by_attribute else "byWord",
             "prefixSearch": "indexingTime" if prefixes else "disabled",
         }
@@ -153,7 +161,7 @@ def compare(
     engine: Engine,
     some: list[dict[str, Any]],
     rules: list[str],
-    switches: tuple[bool, bool],
+    switches: tuple[bool, bool, dict[str, list[str]]],
     asks: list[Asked],
 ) -> None:
     given = [{"id": number, **each} for number, each in enumerate(some)]
@@ -185,7 +193,7 @@ def test_the_engine_finds_what_the_model_finds(
     engine: Engine,
     some: list[dict[str, Any]],
     rules: list[str],
-    switches: tuple[bool, bool],
+    switches: tuple[bool, bool, dict[str, list[str]]],
     asks: list[Asked],
 ) -> None:
     compare(engine, some, rules, switches, asks)
@@ -199,7 +207,7 @@ def test_the_engine_finds_what_the_model_finds_in_10_000_cases(
     engine: Engine,
     some: list[dict[str, Any]],
     rules: list[str],
-    switches: tuple[bool, bool],
+    switches: tuple[bool, bool, dict[str, list[str]]],
     asks: list[Asked],
 ) -> None:
     compare(engine, some, rules, switches, asks)

@@ -21,14 +21,29 @@ _EXCLUDED: Final = re.compile(r"(?<!\S)-\S+")
 class Term:
     """A word or a phrase, and what may stand for it: each alternative is words in order.
 
-    `typos` is how many the first word may have; phrases and synonyms have none.
+    `typos` is how many the first word may have; phrases and alternatives have none. `follows` says
+    whether it is right after the term before it.
     """
 
     words: tuple[str, ...]
     typos: int = 0
     is_prefix: bool = False
     is_phrase: bool = False
-    synonyms: tuple[tuple[str, ...], ...] = ()
+    follows: bool = False
+    alternatives: tuple["Alternative", ...] = ()
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """What may stand for a term, or for several: then `is_shared`, and each of them has it.
+
+    It counts as so many typos. The last word may be a beginning.
+    """
+
+    words: tuple[str, ...]
+    typos: int = 0
+    is_prefix: bool = False
+    is_shared: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,13 +62,13 @@ def parse(text: str | None, settings: dict[str, Any]) -> ParsedQuery:
     given = text or ""
     tokenizer = texts.tokenizer(settings)
     stops = {texts.normalized(each) for each in settings["stopWords"]}
-    synonyms = _synonyms(settings["synonyms"], tokenizer)
     typos = typo_limit(settings["typoTolerance"])
     begins = settings["prefixSearch"] != "disabled"
     terms: list[Term] = []
     excluded: list[tuple[str, ...]] = []
     hyphened = deque(match.span() for match in _EXCLUDED.finditer(given))
-    for match in _PART.finditer(given):
+    last = (-1, 0)
+    for part, match in enumerate(_PART.finditer(given)):
         if match["phrase"] is not None:
             phrase = tuple(word.text for word in tokenizer.words(match["phrase"]))
             if phrase and match["excluded"]:
@@ -71,8 +86,9 @@ def parse(text: str | None, settings: dict[str, Any]) -> ParsedQuery:
             is_prefix = begins and at + word.end - word.start == len(given)
             if word.text in stops and not is_prefix:
                 continue
-            others = synonyms.get(word.text, ())
-            terms.append(Term((word.text,), typos(word.text), is_prefix, synonyms=others))
+            follows = last == (part, word.position - 1)
+            last = (part, word.position)
+            terms.append(Term((word.text,), typos(word.text), is_prefix, follows=follows))
     return ParsedQuery(tuple(terms[:WORDS_MAX]), tuple(excluded), given)
 
 
@@ -91,15 +107,3 @@ def typo_limit(settings: dict[str, Any]) -> Callable[[str], int]:
         return 1 if len(word) >= sizes["oneTypo"] else 0
 
     return limit
-
-
-def _synonyms(
-    given: dict[str, list[str]], tokenizer: texts.Tokenizer
-) -> dict[str, tuple[tuple[str, ...], ...]]:
-    found = {}
-    for name, others in given.items():
-        key = [word.text for word in tokenizer.words(name)]
-        phrases = (tuple(word.text for word in tokenizer.words(each)) for each in others)
-        if len(key) == 1:
-            found[key[0]] = tuple(phrase for phrase in phrases if phrase)
-    return found

@@ -5,13 +5,13 @@ rules, in the order of the settings, are compared one after the other.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from instance_services.search import paths, texts
-from instance_services.search.queries import ParsedQuery, Term
+from instance_services.search.queries import Alternative, ParsedQuery, Term
 
 FAR: Final = 8
 _PLACES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -21,7 +21,8 @@ Words = Mapping[str, tuple[list[str], list[int]]]
 class Hit(NamedTuple):
     """Where a term is found: the attribute, and the positions of its first and last word.
 
-    `is_exact` where it is the term itself, and no longer word or synonym.
+    `is_exact` where it is the term itself, and no longer word or synonym; `is_shared` where the
+    same place is a hit of the terms beside it.
     """
 
     rank: int
@@ -30,6 +31,7 @@ class Hit(NamedTuple):
     end: int
     typos: int
     is_exact: bool
+    is_shared: bool = False
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,18 @@ class Matcher:
         self.tokenizer = texts.tokenizer(settings)
         self._searchable = searchable
         self._exact_attributes = settings["typoTolerance"]["disableOnAttributes"] or ()
+        self._several = [
+            *(
+                (number, Alternative(term.words), True)
+                for number, term in enumerate(query.terms)
+                if term.is_phrase
+            ),
+            *(
+                (number, each, False)
+                for number, term in enumerate(query.terms)
+                for each in term.alternatives
+            ),
+        ]
         # The same words are in many documents: what the terms make of each is found once.
         self._known: dict[str, tuple[tuple[int, int, bool], ...]] = {}
         self._ranks: dict[str, int | None] = {}
@@ -60,18 +74,19 @@ class Matcher:
             if rank is None:
                 continue
             self._single_words(found, rank, path, texts_of, places)
-            for number, term in enumerate(self._query.terms):
-                phrased = [(term.words, True)] if term.is_phrase else []
-                for wanted, is_exact in [*phrased, *((each, False) for each in term.synonyms)]:
-                    found[number].extend(
-                        Hit(rank, path, start, end, 0, is_exact)
-                        for start, end in phrases(wanted, texts_of, places)
-                    )
+            exact = paths.rank(self._exact_attributes, path) is not None
+            for number, wanted, is_exact in self._several:
+                if exact and wanted.typos:
+                    continue
+                found[number].extend(
+                    Hit(rank, path, start, end, wanted.typos, is_exact, wanted.is_shared)
+                    for start, end in phrases(wanted, texts_of, places)
+                )
         return found
 
     def is_excluded(self, words: Words) -> bool:
         return any(
-            self._rank(path) is not None and any(phrases(phrase, texts_of, places))
+            self._rank(path) is not None and any(phrases(Alternative(phrase), texts_of, places))
             for path, (texts_of, places) in words.items()
             for phrase in self._query.excluded
         )
@@ -100,16 +115,7 @@ class Matcher:
             if lengths:
                 found[word] = max(lengths)
         spoken = [each.text for each in words]
-        phrased = []
-        for term in self._query.terms:
-            for wanted in [*([term.words] if term.is_phrase else []), *term.synonyms]:
-                at = {
-                    (first, first + len(wanted) - 1)
-                    for first in range(len(spoken))
-                    if spoken[first] == wanted[0]
-                    and spoken[first : first + len(wanted)] == list(wanted)
-                }
-                phrased.extend(sorted(at))
+        phrased = [at for _, wanted, _ in self._several for at in _places_of(wanted, spoken)]
         return found, phrased
 
     def _is_begun(self, number: int, word: str) -> bool:
@@ -145,17 +151,28 @@ def typos_of(term: Term, word: str) -> int | None:
 
 
 def phrases(
-    wanted: Sequence[str], words: Sequence[str], places: Sequence[int]
+    wanted: Alternative, words: Sequence[str], places: Sequence[int]
 ) -> list[tuple[int, int]]:
     """Where words stand in order right after one another: the positions of first and last."""
     found = []
-    for at in range(len(words) - len(wanted) + 1):
-        if words[at] != wanted[0] or list(words[at : at + len(wanted)]) != list(wanted):
-            continue
-        start, end = places[at], places[at + len(wanted) - 1]
-        if end - start == len(wanted) - 1:
+    for first, last in _places_of(wanted, words):
+        start, end = places[first], places[last]
+        if end - start == last - first:
             found.append((start, end))
     return found
+
+
+def _places_of(wanted: Alternative, words: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """The numbers of the first and last word, of those that are in order."""
+    *before, end = wanted.words
+    count = len(before)
+    # Most texts have none of them, and this is faster to say than to look at each word.
+    if (before and before[0] not in words) or not (wanted.is_prefix or end in words):
+        return
+    for last in range(count, len(words)):
+        is_end = words[last].startswith(end) if wanted.is_prefix else words[last] == end
+        if is_end and list(words[last - count : last]) == before:
+            yield last - count, last
 
 
 def matched(hits: Sequence[Sequence[Hit]], order: Sequence[int]) -> int:
@@ -214,6 +231,9 @@ def _apart_by_attribute(one: Sequence[Hit], other: Sequence[Hit]) -> int:
 
 def _distance(one: Sequence[Hit], other: Sequence[Hit]) -> int:
     """1 where `other` is right after `one` at best; the other way round is one further."""
+    shared = {(hit.path, hit.start) for hit in other if hit.is_shared}
+    if any(hit.is_shared and (hit.path, hit.start) in shared for hit in one):
+        return 1
     best = FAR
     starts: dict[str, list[int]] = {}
     ends: dict[str, list[int]] = {}

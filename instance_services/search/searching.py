@@ -10,6 +10,7 @@ import orjson
 
 from instance_services.search import (
     candidates,
+    expansions,
     filters,
     paths,
     queries,
@@ -71,7 +72,7 @@ class Search:
     def find(self) -> FoundDocuments:
         """All that is found, at most a thousand for a query. Raises ApiError."""
         node = self._filter()
-        query = queries.parse(self._given.get("q"), self._settings)
+        query = self._query()
         sorting = self._sorting()
         self._searchable()
         self._check_locales()
@@ -84,6 +85,13 @@ class Search:
         found = self._distinct(found)
         point = next((rule.point for rule in sorting if rule.point is not None), None)
         return replace(found, point=point, rules=keys)
+
+    def _query(self) -> queries.ParsedQuery:
+        query = queries.parse(self._given.get("q"), self._settings)
+        if self._state.searcher is None:
+            return query
+        words = candidates.IndexedWords(self._state.searcher)
+        return expansions.expanded(query, self._settings, words)
 
     def _filter(self) -> "filters.Node | None":
         parts = []
@@ -281,8 +289,13 @@ def _alternatives(term: queries.Term) -> list[list[candidates.WantedWord]]:
     own = [candidates.WantedWord(word, term.typos, term.is_prefix) for word in term.words]
     if term.is_phrase:
         own = [candidates.WantedWord(word) for word in term.words]
-    others = [[candidates.WantedWord(word) for word in synonym] for synonym in term.synonyms]
-    return [own, *others]
+    return [own, *map(_wanted, term.alternatives)]
+
+
+def _wanted(alternative: queries.Alternative) -> list[candidates.WantedWord]:
+    *before, last = alternative.words
+    found = [candidates.WantedWord(word) for word in before]
+    return [*found, candidates.WantedWord(last, is_prefix=alternative.is_prefix)]
 
 
 def _order_of(document: int, rules: Rules, costs: Sequence[Sequence[ranking.Cost]]) -> list[float]:
