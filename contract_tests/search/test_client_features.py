@@ -309,7 +309,7 @@ def test_hits_of_several_searches_are_one_list(client: meilisearch.Client) -> No
         ({"federationOptions": {"weight": 1}}, None, "invalid_multi_search_federation_options"),
         ({}, {"facetsByIndex": {"other": ["a"]}}, "invalid_multi_search_facets_by_index"),
         ({}, {"facetsByIndex": {"merged": ["a"]}}, "invalid_multi_search_facets_by_index"),
-        ({"vector": [1]}, {}, "feature_not_enabled"),
+        ({"personalize": {"userContext": "x"}}, {}, "feature_not_enabled"),
     ],
 )
 def test_federated_searches_are_checked(

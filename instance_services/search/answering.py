@@ -12,7 +12,7 @@ from instance_services.search.callers import KeyBearer
 from instance_services.search.errors import ApiError
 from instance_services.search.searching import Search
 
-NOT_ENABLED: Final = (*("hybrid", "vector", "retrieveVectors", "media", "personalize"),)
+NOT_ENABLED: Final = ("media", "personalize")
 """What searches of Meilisearch may ask for, and this engine does not have."""
 
 

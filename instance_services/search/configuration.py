@@ -31,11 +31,14 @@ DEFAULTS: Final[dict[str, Any]] = {
     "searchCutoffMs": None,
     "facetSearch": True,
     "prefixSearch": "indexingTime",
+    "embedders": {},
 }
-PARTIAL: Final = frozenset({"typoTolerance", "faceting", "pagination"})
+PARTIAL: Final = frozenset({"typoTolerance", "faceting", "pagination", "embedders"})
 """Changed member by member; the others are replaced as a whole."""
-_INDEXED: Final = ("searchableAttributes", "separatorTokens", "nonSeparatorTokens", "dictionary")
-NOT_ENABLED: Final = ("chat", "embedders", "foreignKeys", "vectorStore")
+_INDEXED: Final = (
+    *("searchableAttributes", "separatorTokens", "nonSeparatorTokens", "dictionary", "embedders"),
+)
+NOT_ENABLED: Final = ("chat", "foreignKeys", "vectorStore")
 """Settings of Meilisearch that this engine does not have."""
 
 
@@ -57,6 +60,11 @@ def changed(stored: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     for name, value in changes.items():
         if value is None:
             result.pop(name, None)
+        elif name == "embedders":
+            kept = {
+                each: known for each, known in result.get(name, {}).items() if each not in value
+            }
+            result[name] = kept | {each: one for each, one in value.items() if one is not None}
         elif name in PARTIAL:
             result[name] = _merged(result.get(name, {}), value)
         else:

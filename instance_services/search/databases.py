@@ -60,6 +60,12 @@ CREATE TABLE IF NOT EXISTS field_values (
 CREATE INDEX IF NOT EXISTS values_by_text ON field_values (index_number, path, text);
 CREATE INDEX IF NOT EXISTS values_by_number ON field_values (index_number, path, number);
 CREATE INDEX IF NOT EXISTS values_by_document ON field_values (document);
+CREATE TABLE IF NOT EXISTS vectors (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, index_number INTEGER NOT NULL, embedder TEXT NOT NULL,
+    document INTEGER NOT NULL, vector BLOB NOT NULL
+);
+CREATE INDEX IF NOT EXISTS vectors_of_embedder ON vectors (index_number, embedder, document);
+CREATE INDEX IF NOT EXISTS vectors_of_document ON vectors (document);
 CREATE TABLE IF NOT EXISTS applied (
     task INTEGER PRIMARY KEY, status TEXT NOT NULL, details TEXT, error TEXT
 );

@@ -10,7 +10,8 @@ from instance_services.search import answering, results, score_details
 from instance_services.search.boundary import SearchService
 from instance_services.search.callers import KeyBearer
 from instance_services.search.errors import ApiError
-from instance_services.search.searching import FoundDocuments, Search
+from instance_services.search.found import FoundDocuments
+from instance_services.search.searching import Search
 from instance_services.search.snapshots import IndexState
 
 _OF_THE_WHOLE: Final = ("limit", "offset", "page", "hitsPerPage")

@@ -7,7 +7,7 @@ from typing import Any, Final, Self
 
 import orjson
 
-from instance_services.search import configuration, document_ids, filters, rows, texts
+from instance_services.search import configuration, document_ids, filters, rows, texts, vectors
 from instance_services.search.errors import ApiError
 from instance_services.search.selecting import Selection
 from instance_services.search.tasks import Task
@@ -19,10 +19,15 @@ class IndexingRules:
 
     patterns: list[str]
     tokenizer: texts.Tokenizer
+    embedders: dict[str, Any]
 
     @classmethod
     def of(cls, settings: dict[str, Any]) -> Self:
-        return cls(configuration.indexed_paths(settings), texts.tokenizer(settings))
+        return cls(
+            configuration.indexed_paths(settings),
+            texts.tokenizer(settings),
+            settings["embedders"],
+        )
 
     def words(self, document: dict[str, Any]) -> bytes:
         return rows.packed_words(document, self.tokenizer)
@@ -206,7 +211,7 @@ class IndexChanges:
         if before is not None:
             place = before[0]
             if is_partial:
-                document = orjson.loads(before[1]) | document
+                document = vectors.merged(orjson.loads(before[1]), document)
             self._remove(number, key)
         (made,) = self._data.execute(
             "INSERT INTO documents (index_number, key, place, body, words)"
@@ -226,6 +231,13 @@ class IndexChanges:
             " VALUES (?, ?, ?, ?, ?, ?, ?)",
             ((number, *value, made) for value in rows.field_values(document, rules.patterns)),
         )
+        self._data.executemany(
+            "INSERT INTO vectors (index_number, embedder, document, vector) VALUES (?, ?, ?, ?)",
+            (
+                (number, name, made, packed)
+                for name, packed in vectors.of_document(document, rules.embedders)
+            ),
+        )
 
     def _remove(self, number: int, key: str) -> int:
         row = self._data.execute(
@@ -234,6 +246,7 @@ class IndexChanges:
         if row is None:
             return 0
         self._data.execute("DELETE FROM field_values WHERE document = ?", row)
+        self._data.execute("DELETE FROM vectors WHERE document = ?", row)
         self._data.execute("INSERT INTO stale VALUES (?, ?)", (number, row[0]))
         self.added.get(number, set()).discard(row[0])
         return 1
@@ -259,6 +272,7 @@ class IndexChanges:
 
     def _index_again(self, number: int, rules: IndexingRules) -> None:
         self._data.execute("DELETE FROM field_values WHERE index_number = ?", (number,))
+        self._data.execute("DELETE FROM vectors WHERE index_number = ?", (number,))
         last = 0
         while True:
             row = self._data.execute(

@@ -4,11 +4,12 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from instance_services.search import configuration, paths, score_details, texts
+from instance_services.search import configuration, paths, score_details, texts, vectors
 from instance_services.search.errors import ApiError
+from instance_services.search.found import FoundDocuments
 from instance_services.search.ranking import Matcher
 from instance_services.search.rows import place_of
-from instance_services.search.searching import FoundDocuments, Search
+from instance_services.search.searching import Search
 from instance_services.search.selecting import meters
 from instance_services.search.snapshots import IndexState
 
@@ -35,6 +36,8 @@ def answer(
         "processingTimeMs": spent_ms,
         **paged,
     }
+    if found.similarities is not None:
+        body["semanticHitCount"] = sum(each in found.similarities for each in shown)
     if given.get("facets") is not None:
         body |= facets(state, search, set(found.ids), given["facets"])
     return body
@@ -64,7 +67,8 @@ def hit(
     document: dict[str, Any],
     given: Mapping[str, Any],
 ) -> dict[str, Any]:
-    displayed = paths.selected(document, state.settings["displayedAttributes"])
+    plain = vectors.shown(document, state.settings, is_wanted=False)
+    displayed = paths.selected(plain, state.settings["displayedAttributes"])
     wanted = given.get("attributesToRetrieve")
     shown = dict(displayed if wanted is None else paths.selected(displayed, wanted))
     highlights = given.get("attributesToHighlight") or []
@@ -73,6 +77,9 @@ def hit(
         tokenizer = texts.tokenizer(state.settings)
         formatter = Formatter(found.matcher, tokenizer, given, highlights, crops)
         shown["_formatted"] = formatter.whole(displayed, wanted)
+    if given.get("retrieveVectors"):
+        told = vectors.shown(document, state.settings, is_wanted=True)
+        shown[vectors.FIELD] = told[vectors.FIELD]
     if given.get("showMatchesPosition"):
         shown["_matchesPosition"] = _positions(found.matcher, displayed)
     if given.get("showRankingScore"):

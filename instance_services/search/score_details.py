@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from instance_services.search import ranking, rows
-from instance_services.search.searching import FoundDocuments
+from instance_services.search.found import FoundDocuments
 from instance_services.search.sorting import SortKey, is_of_values
 
 _NO_DIFFERENCE: Final = 1e-12
@@ -19,24 +19,36 @@ class RuleResult:
     rule: str
     costs: Sequence[ranking.Cost] = ()
     key: SortKey | None = None
+    similarity: float | None = None
 
 
 def results(found: FoundDocuments, document: int) -> Iterator[RuleResult]:
-    """In the order of the rules; without words there are none but those about values."""
-    costs = found.costs.get(document)
+    """In the order of the rules; without words there are none but those about values.
+
+    Nearness to a vector is in the place of the first rule that is about words.
+    """
+    similarity = (found.similarities or {}).get(document)
+    costs = None if similarity is not None else found.costs.get(document)
     rest = iter(costs or ())
     for rule, keys in found.rules:
         if is_of_values(rule):
             yield from (RuleResult(rule, key=key) for key in keys)
         elif costs is not None:
             yield RuleResult(rule, next(rest))
+        elif similarity is not None:
+            yield RuleResult("vectorSort", similarity=similarity)
+            similarity = None
+    if similarity is not None:
+        yield RuleResult("vectorSort", similarity=similarity)
 
 
 def told(found: FoundDocuments, document: int) -> dict[str, Any]:
     """By rule, as `_rankingScoreDetails` has it."""
     details: dict[str, Any] = {}
     for order, result in enumerate(results(found, document)):
-        if result.key is None:
+        if result.similarity is not None:
+            details[result.rule] = {"order": order, "similarity": result.similarity}
+        elif result.key is None:
             details[result.rule] = {"order": order} | _of_rule(result)
         else:
             name, value = _of_value(result.key, document)
@@ -56,12 +68,15 @@ def comparable(found: FoundDocuments, document: int, weight: float) -> list[Comp
     parts: list[Comparable] = []
     costs: list[ranking.Cost] = []
     for result in results(found, document):
-        if result.key is None:
+        if result.key is None and result.similarity is None:
             costs.extend(result.costs)
             continue
         if costs:
             parts.append(ranking.score(costs) * weight)
             costs = []
+        if result.key is None:
+            parts.append((result.similarity or 0.0) * weight)
+            continue
         far = result.key.distance_m(document)
         value = result.key.value(document) if far is None else (rows.NUMBER, far)
         parts.append((result.key.rule.is_descending, value))

@@ -1,8 +1,9 @@
 """Owns a search: what is found, in which order, and what is told of it."""
 
+import heapq
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import chain
 from typing import Any, Final
 
@@ -12,13 +13,17 @@ from instance_services.search import (
     candidates,
     expansions,
     filters,
+    merging,
     paths,
     queries,
     ranking,
     rows,
+    score_details,
+    semantics,
     setting_checks,
 )
 from instance_services.search.errors import ApiError
+from instance_services.search.found import FoundDocuments, Rules
 from instance_services.search.selecting import Selection
 from instance_services.search.snapshots import IndexState
 from instance_services.search.sorting import SortKey, SortRule, is_of_values, sort_rule
@@ -28,24 +33,6 @@ CUTOFF_MS: Final = 1_500
 """After this time what was not looked at is left out, where the settings say nothing else."""
 ALWAYS_RANKED: Final = 20
 """As many of the best candidates are ranked, however long it takes."""
-
-
-Rules = Sequence[tuple[str, Sequence[SortKey]]]
-"""The ranking rules in their order; those about values with what they look up."""
-
-
-@dataclass(frozen=True)
-class FoundDocuments:
-    """Numbers of documents, best first. `total` may be an estimate, of what was not looked at."""
-
-    ids: list[int]
-    total: int
-    scores: Mapping[int, float] = field(default_factory=dict)
-    matcher: ranking.Matcher | None = None
-    point: tuple[float, float] | None = None
-    rules: Rules = ()
-    costs: Mapping[int, Sequence[Sequence[ranking.Cost]]] = field(default_factory=dict)
-    """By document, for each rule that is none about values, what it costs."""
 
 
 class Search:
@@ -78,10 +65,16 @@ class Search:
         self._check_locales()
         among = None if node is None else self.selection.ids(node, "invalid_search_filter")
         keys = self._value_keys(sorting)
-        if query.terms:
+        near = semantics.asked(self._given, self._state)
+        if near is None and query.terms:
             found = self._of_query(query, among, keys)
-        else:
+        elif near is None:
             found = self._of_all(query, among, keys)
+        else:
+            found = self._of_vector(near, query, among, keys)
+            if query.terms and near.ratio < 1:
+                by_words = replace(self._of_query(query, among, keys), rules=keys)
+                found = merging.merged(by_words, found, near.ratio)
         found = self._distinct(found)
         point = next((rule.point for rule in sorting if rule.point is not None), None)
         return replace(found, point=point, rules=keys)
@@ -201,6 +194,35 @@ class Search:
     def _context(self, query: queries.ParsedQuery) -> ranking.RankingContext:
         is_by_attribute = self._settings["proximityPrecision"] == "byAttribute"
         return ranking.RankingContext(query, len(self._searchable()), is_by_attribute)
+
+    def near(self, wanted: semantics.NearSearch) -> FoundDocuments:
+        """What is nearest to a vector, whatever the words are. Raises ApiError."""
+        node = self._filter()
+        among = None if node is None else self.selection.ids(node, "invalid_search_filter")
+        return self._of_vector(wanted, queries.ParsedQuery(), among, self._value_keys([]))
+
+    def _of_vector(
+        self,
+        wanted: semantics.NearSearch,
+        query: queries.ParsedQuery,
+        among: set[int] | None,
+        keys: Rules,
+    ) -> FoundDocuments:
+        """The nearest ones; what is about values has its place among the rules."""
+        least = self._given.get("rankingScoreThreshold") or 0.0
+        near = {
+            document: similarity
+            for document, similarity in wanted.similarities(self._state).items()
+            if similarity >= least and (among is None or document in among)
+        }
+        pairs = ((similarity, -document) for document, similarity in near.items())
+        kept = {-each: near[-each] for _, each in heapq.nlargest(candidates.CANDIDATES_MAX, pairs)}
+        best = list(kept)
+        found = FoundDocuments(
+            best, len(near), kept, self._matcher(query), rules=keys, similarities=kept
+        )
+        parts = {document: score_details.comparable(found, document, 1.0) for document in best}
+        return replace(found, ids=merging.ordered(parts))
 
     def _order(self, query: queries.ParsedQuery, strategy: str) -> list[int]:
         """The terms, those that may be left out first at the end."""

@@ -1,7 +1,7 @@
 """Owns what the value of each setting may be."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from instance_services.search import configuration
@@ -9,6 +9,13 @@ from instance_services.search.errors import ApiError, snake
 
 _RULES: Final = {*configuration.RULES, "attribute"}
 _CUSTOM: Final = re.compile(r"[^:]+:(asc|desc)")
+_SOURCES: Final = ("openAi", "huggingFace", "ollama", "rest", "composite")
+"""Of embedders that would compute vectors themselves."""
+DIMENSIONS_MAX: Final = 65_536
+_DISTRIBUTION: Final[dict[str, Callable[[Any], bool]]] = {
+    name: lambda each: isinstance(each, int | float) and 0 <= each <= 1
+    for name in ("mean", "sigma")
+}
 _LANGUAGES: Final = """
 af ak am ar az be bn bg ca cs da de el en eo et fi fr gu he hi hr hu hy id it jv ja kn ka km ko la
 lv lt ml mr mk my ne nl nb or pa fa pl pt ro ru si sk sl sn es sr sv ta te tl th tk tr uk ur uz vi
@@ -155,7 +162,7 @@ def _localized(value: Any) -> str | None:
     return next(filter(None, wrong), None)
 
 
-def _missing(value: dict[str, Any], needed: Mapping[str, Any], what: str) -> str | None:
+def _missing(value: dict[str, Any], needed: Iterable[str], what: str) -> str | None:
     return f"lacks a member: {what}" if any(value.get(each) is None for each in needed) else None
 
 
@@ -170,6 +177,32 @@ def _are_locales(value: Any) -> bool:
 def unknown_locales(given: Sequence[str]) -> list[str]:
     """Those that are no code of a language which Meilisearch knows."""
     return [each for each in given if each not in LOCALES]
+
+
+def _embedders(value: Any) -> str | None:
+    what = "source, dimensions, distribution (mean, sigma), binaryQuantized"
+    if not isinstance(value, dict):
+        return "is an object of embedders"
+    for name, each in value.items():
+        if each is None:
+            continue
+        source = each.get("source") if isinstance(each, dict) else None
+        if source in _SOURCES:
+            raise ApiError(
+                "feature_not_enabled",
+                f"the source `{source}` of embedders is not enabled here: bring vectors with the "
+                "source `userProvided`",
+            )
+        allowed = {
+            "source": lambda one: one == "userProvided",
+            "dimensions": lambda one: _is_size(one) and 0 < one <= DIMENSIONS_MAX,
+            "distribution": lambda one: _members(one, _DISTRIBUTION, "") is None,
+            "binaryQuantized": _is_flag,
+        }
+        wrong = _members(each, allowed, what) or _missing(each, ("source", "dimensions"), what)
+        if wrong:
+            return f"`{name[:100]}` {wrong}"
+    return None
 
 
 def _milliseconds(value: Any) -> str | None:
@@ -200,4 +233,5 @@ CHECKS: Final[dict[str, Callable[[Any], str | None]]] = {
     "searchCutoffMs": _milliseconds,
     "facetSearch": _flag,
     "prefixSearch": _one_of("indexingTime", "disabled"),
+    "embedders": _embedders,
 }

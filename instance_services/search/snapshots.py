@@ -17,6 +17,7 @@ import orjson
 
 from instance_services.search import candidates, configuration, databases
 from instance_services.search.errors import ApiError
+from instance_services.search.vector_store import VectorStore
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class IndexState:
     uid: str
     primary_key: str | None
     settings: dict[str, Any]
+    vectors: VectorStore
 
     def documents(self, ids: list[int]) -> dict[int, dict[str, Any]]:
         found = self.data.execute(
@@ -60,6 +62,7 @@ class Snapshots:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._candidates = candidates.Candidates(folder / databases.CANDIDATES)
+        self._vectors = VectorStore()
         self._own = threading.local()
         self._looking = threading.Lock()
 
@@ -115,7 +118,7 @@ class Snapshots:
             "SELECT uid, primary_key, settings FROM indexes WHERE number = ?", (number,)
         ).fetchone()
         complete = configuration.complete(orjson.loads(settings))
-        return IndexState(data, searcher, number, uid, primary_key, complete)
+        return IndexState(data, searcher, number, uid, primary_key, complete, self._vectors)
 
     def _generation(self) -> int:
         (found,) = self.data.execute("SELECT number FROM generation").fetchone()

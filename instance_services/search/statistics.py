@@ -21,13 +21,16 @@ def of_index(
         " WHERE index_number = ? GROUP BY member.key",
         (number,),
     )
+    vectors, embedded = data.execute(
+        "SELECT count(*), count(DISTINCT document) FROM vectors WHERE index_number = ?", (number,)
+    ).fetchone()
     return {
         "numberOfDocuments": count,
         "rawDocumentDbSize": size,
         "avgDocumentSize": size // count if count else 0,
         "isIndexing": _is_indexing(service, uid),
-        "numberOfEmbeddings": 0,
-        "numberOfEmbeddedDocuments": 0,
+        "numberOfEmbeddings": vectors,
+        "numberOfEmbeddedDocuments": embedded,
         "fieldDistribution": dict(fields),
     }
 

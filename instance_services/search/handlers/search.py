@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from instance_services.search import answering, facet_searching, federating
+from instance_services.search import answering, facet_searching, federating, similar
 from instance_services.search.boundary import check_index
 from specserver import Exchange
 
@@ -19,6 +19,10 @@ def get(exchange: Exchange, index_uid: str, **given: Any) -> dict[str, Any]:
 
 def facets(exchange: Exchange, index_uid: str, body: dict[str, Any]) -> dict[str, Any]:
     return facet_searching.answer(exchange.app_state, exchange.principal, index_uid, body)
+
+
+def similar_documents(exchange: Exchange, index_uid: str, body: dict[str, Any]) -> dict[str, Any]:
+    return similar.answer(exchange.app_state, exchange.principal, index_uid, body)
 
 
 def multi(exchange: Exchange, body: dict[str, Any]) -> dict[str, Any]:
