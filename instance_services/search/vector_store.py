@@ -70,26 +70,25 @@ def _read(data: sqlite3.Connection, key: Key, version: str, known: Matrix | None
     import numpy as np  # noqa: PLC0415 - as above
 
     where = "index_number = ? AND embedder = ?"
+    # Rows are made with their documents, so that this is the order of the documents too.
     found = data.execute(
-        f"SELECT id, document FROM vectors WHERE {where} ORDER BY document, id",  # noqa: S608 - ours
+        f"SELECT id, document FROM vectors WHERE {where} ORDER BY id",  # noqa: S608 - ours
         key,
     ).fetchall()
     pairs = np.array(found, dtype=np.int64).reshape(-1, 2)
     rows, documents = pairs[:, 0], pairs[:, 1]
-    last = -1 if known is None or not len(known.rows) else int(known.rows.max())
+    last = -1 if known is None or not len(known.rows) else int(known.rows[-1])
     new = data.execute(
-        f"SELECT id, vector FROM vectors WHERE {where} AND id > ? ORDER BY id",  # noqa: S608 - ours
+        f"SELECT vector FROM vectors WHERE {where} AND id > ? ORDER BY id",  # noqa: S608 - ours
         (*key, last),
     ).fetchall()
-    numbers = np.array([row for row, _ in new], dtype=np.int64)
-    blob = bytearray().join(vector for _, vector in new)
+    blob = bytearray().join(vector for (vector,) in new)
     vectors = np.frombuffer(blob, dtype=np.float32).reshape(len(new), -1 if new else 0)
-    if known is not None and (not new or known.vectors.shape[1] == vectors.shape[1]):
-        numbers = np.concatenate([known.rows, numbers])
-        vectors = np.concatenate([known.vectors, vectors]) if new else known.vectors
-    order = np.argsort(numbers)
-    at = np.searchsorted(numbers, rows, sorter=order)
-    if len(rows) and (at.max() >= len(numbers) or (numbers[order[at]] != rows).any()):
-        # What is known is of a later state, where some of these are not any more.
-        return _read(data, key, version, None)
-    return Matrix(version, rows, documents, vectors[order[at]])
+    if known is not None and len(new) < len(rows):
+        kept = np.isin(known.rows, rows, assume_unique=True)
+        if kept.sum() + len(new) != len(rows):
+            # What is known is of a later state, where some of these are not any more.
+            return _read(data, key, version, None)
+        old = known.vectors if kept.all() else known.vectors[kept]
+        vectors = np.concatenate([old, vectors]) if new else old
+    return Matrix(version, rows, documents, vectors)
