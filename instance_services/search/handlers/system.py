@@ -2,9 +2,10 @@
 
 from typing import Any
 
+from instance_services.search import preview
 from instance_services.search.boundary import SearchService
 from instance_services.search.errors import ApiError
-from specserver import Exchange
+from specserver import Exchange, Reply
 
 # Of Meilisearch's API: what official clients compare.
 VERSION = "1.54.0"
@@ -21,6 +22,11 @@ FEATURES = {
     "vectorStoreSetting": False,
 }
 """What is experimental in Meilisearch, and whether it is here."""
+
+
+def root(exchange: Exchange) -> Reply | dict[str, str]:
+    service: SearchService = exchange.app_state
+    return preview.page() if service.is_development() else {"status": "Meilisearch is running"}
 
 
 async def health(exchange: Exchange) -> dict[str, str]:
