@@ -176,6 +176,8 @@ def test_a_search_past_its_cutoff_tells_what_is_ranked(client: meilisearch.Clien
         ("searchCutoffMs", -1),
         ("proximityPrecision", 1),
         ("dictionary", "word"),
+        ("dictionary", ["word"] * 2_001),
+        ("dictionary", ["a" * 101]),
         ("separatorTokens", [1]),
         ("localizedAttributes", [{"attributePatterns": ["*"]}]),
         ("localizedAttributes", [{"attributePatterns": None, "locales": ["fra"]}]),

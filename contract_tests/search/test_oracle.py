@@ -4,7 +4,8 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import orjson
 import pytest
@@ -12,7 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from contract_tests.search.model import Asked, Filter, Model
-from instance_services.search import databases, facet_searching, results
+from instance_services.search import databases, facet_searching, federating, results
+from instance_services.search.boundary import SearchService
+from instance_services.search.callers import MASTER
 from instance_services.search.indexing import Indexer
 from instance_services.search.searching import Search
 from instance_services.search.snapshots import Snapshots
@@ -131,7 +134,21 @@ class Engine:
         self._queue.accept("indexDeletion", uid, {})
         self._indexer.step()
 
-    def found(self, uid: str, asked: Asked) -> dict[str, Any]:
+    def merged(self, uid: str, queries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        body = {
+            "federation": {"limit": 1_000},
+            "queries": [{"indexUid": uid} | each for each in queries],
+        }
+        # No more of it is used.
+        service = cast("SearchService", SimpleNamespace(snapshots=self._snapshots))
+        hits: list[dict[str, Any]] = federating.answer(
+            service,
+            MASTER,
+            body,
+        )["hits"]
+        return hits
+
+    def found(self, uid: str, asked: Asked, **more: Any) -> dict[str, Any]:
         given: dict[str, Any] = {
             "q": asked.q,
             "filter": None if asked.filter is None else asked.filter.written(),
@@ -140,7 +157,7 @@ class Engine:
             "matchingStrategy": asked.strategy,
             "facets": list(ATTRIBUTES),
             "limit": 1_000,
-        }
+        } | more
         with self._snapshots.index(uid) as state:
             one = Search(state, given)
             return results.answer(state, one, one.find(), given, 0)
@@ -197,6 +214,26 @@ def test_the_engine_finds_what_the_model_finds(
     asks: list[Asked],
 ) -> None:
     compare(engine, some, rules, switches, asks)
+
+
+@settings(max_examples=15, deadline=None, database=None, suppress_health_check=QUIET)
+@given(documents, st.lists(asked, min_size=2, max_size=4), filters)
+def test_searches_that_are_merged_find_what_one_finds(
+    engine: Engine, some: list[dict[str, Any]], asks: list[Asked], part: Filter
+) -> None:
+    """What a filter finds and what it does not are all, and no score differs."""
+    documents = [{"id": number, **each} for number, each in enumerate(some)]
+    uid = engine.fill(documents, list(RULES), by_attribute=False, prefixes=True, synonyms=SYNONYMS)
+    for each in asks:
+        plain = Asked(q=each.q)
+        whole = engine.found(uid, plain, showRankingScore=True)["hits"]
+        queries = [{"q": each.q, "filter": one.written()} for one in (part, Filter("NOT", (part,)))]
+        merged = engine.merged(uid, queries)
+        assert {hit["id"] for hit in merged} == {hit["id"] for hit in whole}
+        assert len(merged) == len(whole)
+        scores = [hit["_federation"]["weightedRankingScore"] for hit in merged]
+        assert scores == [hit["_rankingScore"] for hit in whole]
+    engine.drop(uid)
 
 
 @pytest.mark.nightly

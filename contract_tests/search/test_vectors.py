@@ -121,6 +121,7 @@ def test_vectors_are_told_where_they_are_asked_for(films: Index) -> None:
     assert "_vectors" not in films.http.get("indexes/near/documents/1")
     stats = films.http.get("indexes/near/stats")
     assert (stats["numberOfEmbeddings"], stats["numberOfEmbeddedDocuments"]) == (4, 3)
+    assert "_vectors" not in stats["fieldDistribution"]
     # Numbers in vectors are no words.
     assert films.search("kept")["hits"] == []
 

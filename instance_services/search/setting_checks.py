@@ -11,6 +11,8 @@ _RULES: Final = {*configuration.RULES, "attribute"}
 _CUSTOM: Final = re.compile(r"[^:]+:(asc|desc)")
 _SOURCES: Final = ("openAi", "huggingFace", "ollama", "rest", "composite")
 """Of embedders that would compute vectors themselves."""
+TOKENS_MAX: Final = 2_000
+_TOKEN_MAX: Final = 100
 DIMENSIONS_MAX: Final = 65_536
 _DISTRIBUTION: Final[dict[str, Callable[[Any], bool]]] = {
     name: lambda each: isinstance(each, int | float) and 0 <= each <= 1
@@ -46,6 +48,14 @@ def _texts(value: Any) -> str | None:
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
         return None
     return "is an array of strings"
+
+
+def _tokens(value: Any) -> str | None:
+    """Each of them is looked for at each letter of a text."""
+    wrong = _texts(value)
+    if wrong is None and (len(value) > TOKENS_MAX or any(len(each) > _TOKEN_MAX for each in value)):
+        return f"has at most {TOKENS_MAX:,} strings of at most {_TOKEN_MAX} letters"
+    return wrong
 
 
 def _filterable(value: Any) -> str | None:
@@ -225,9 +235,9 @@ CHECKS: Final[dict[str, Callable[[Any], str | None]]] = {
     "typoTolerance": _typos,
     "faceting": _faceting,
     "pagination": _pagination,
-    "separatorTokens": _texts,
-    "nonSeparatorTokens": _texts,
-    "dictionary": _texts,
+    "separatorTokens": _tokens,
+    "nonSeparatorTokens": _tokens,
+    "dictionary": _tokens,
     "proximityPrecision": _one_of("byWord", "byAttribute"),
     "localizedAttributes": _localized,
     "searchCutoffMs": _milliseconds,
