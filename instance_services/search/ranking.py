@@ -78,6 +78,8 @@ class Matcher:
             for number, wanted, is_exact in self._several:
                 if exact and wanted.typos:
                     continue
+                if not wanted.is_prefix and wanted.words[0] not in texts_of:
+                    continue
                 found[number].extend(
                     Hit(rank, path, start, end, wanted.typos, is_exact, wanted.is_shared)
                     for start, end in phrases(wanted, texts_of, places)
@@ -131,8 +133,11 @@ class Matcher:
         places: list[int],
     ) -> None:
         exact = paths.rank(self._exact_attributes, path) is not None
+        known, matches = self._known, self.matches
         for word, place in zip(texts_of, places, strict=True):
-            for number, typos, is_exact in self.matches(word):
+            # Most words are known and match nothing: a call for each would take most of the time.
+            matched = known.get(word)
+            for number, typos, is_exact in matches(word) if matched is None else matched:
                 if not (exact and typos):
                     found[number].append(Hit(rank, path, place, place, typos, is_exact))
 
