@@ -5,9 +5,10 @@ It looks at each document by itself, with no index, and has nothing of the engin
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 Doc = dict[str, Any]
 
@@ -145,6 +146,17 @@ def _equal(own: Any, wanted: Any) -> bool:
     return plain(_text(own)) == plain(_text(wanted))
 
 
+class Found(NamedTuple):
+    """A place of a term: of several words the first and the last."""
+
+    rank: int
+    start: int
+    end: int
+    typos: int
+    word: str
+    shared: bool = False
+
+
 @dataclass(frozen=True)
 class Asked:
     q: str = ""
@@ -161,6 +173,9 @@ class Model:
     searchable: list[str]
     rules: list[str]
     documents: list[Doc] = field(default_factory=list)
+    by_attribute: bool = False
+    has_prefixes: bool = True
+    synonyms: dict[str, list[str]] = field(default_factory=dict)
 
     def found(self, asked: Asked) -> list[Doc]:
         kept = [each for each in self.documents if asked.filter is None or asked.filter.holds(each)]
@@ -181,6 +196,15 @@ class Model:
                 shown[key] = min(shown.get(key, text), text)
         return {shown[key]: len(numbers) for key, numbers in counts.items()}
 
+    def facet_search(self, found: list[Doc], attribute: str, query: str) -> dict[str, int]:
+        """Without typos: those that are asked are short."""
+        texts = [
+            {**each, attribute: [text for text in _values(each, attribute) if not _is_number(text)]}
+            for each in found
+        ]
+        counted = self.facets(texts, attribute)
+        return {text: n for text, n in counted.items() if plain(text).startswith(plain(query))}
+
     def _distinct(self, found: list[Doc], attribute: str | None) -> list[Doc]:
         if attribute is None:
             return found
@@ -197,7 +221,7 @@ class Model:
         return kept
 
     def _costs(self, document: Doc, terms: list[str], asked: Asked) -> list[Any] | None:
-        hits = [self._hits(document, term, term is terms[-1]) for term in terms]
+        hits = [self._hits(document, terms, number) for number in range(len(terms))]
         count = 0
         while count < len(hits) and hits[count]:
             count += 1
@@ -214,43 +238,69 @@ class Model:
                 costs.extend(self._cost(rule, document, terms, hits[:count]))
         return costs
 
-    def _hits(self, document: Doc, term: str, is_prefix: bool) -> list[tuple[int, int, int, str]]:
-        """(rank of the attribute, position, typos, word) of each place."""
-        found = []
+    def _hits(self, document: Doc, terms: list[str], number: int) -> list[Found]:
+        found: list[Found] = []
+        is_last = number == len(terms) - 1 and self.has_prefixes
         for rank, attribute in enumerate(self.searchable):
-            for word, place in spoken(str(document.get(attribute) or "")):
-                made = term_typos(term, word, is_prefix)
+            words = spoken(str(document.get(attribute) or ""))
+            for word, place in words:
+                made = term_typos(terms[number], word, is_last)
                 if made is not None:
-                    found.append((rank, place, made, word))
+                    found.append(Found(rank, place, place, made, word))
+            for wanted, cost, is_shared, may_go_on in self._alternatives(terms, number):
+                found += [
+                    Found(rank, start, end, cost, "", is_shared)
+                    for start, end in _said(words, wanted, may_go_on)
+                ]
         return found
+
+    def _alternatives(
+        self, terms: list[str], number: int
+    ) -> Iterator[tuple[list[str], int, bool, bool]]:
+        """Words, as how many typos they count, whether several terms are they, and as a prefix."""
+        term = terms[number]
+        if allowed(term):
+            for at in range(1, len(term)):
+                yield [term[:at], term[at:]], 1, False, False
+        for first in range(number + 1):
+            for end in range(number + 1, len(terms) + 1):
+                count = end - first
+                cost = count - 1 if number == first else 0
+                run = terms[first:end]
+                if 2 <= count <= 3:
+                    is_prefix = end == len(terms) and self.has_prefixes
+                    yield ["".join(run)], cost, True, is_prefix
+                for name, others in self.synonyms.items():
+                    if [word for word, _ in spoken(name)] == run:
+                        for each in others:
+                            yield [word for word, _ in spoken(each)], cost, count > 1, False
 
     def _cost(
         self,
         rule: str,
         document: Doc,
         terms: list[str],
-        hits: list[list[tuple[int, int, int, str]]],
+        hits: list[list[Found]],
     ) -> list[int]:
         if rule == "words":
             return [len(terms) - len(hits)]
         if rule == "typo":
-            return [sum(min(each[2] for each in some) for some in hits)]
+            return [sum(min(each.typos for each in some) for some in hits)]
         if rule == "attributeRank":
-            return [sum(min(each[0] for each in some) for some in hits)]
+            return [sum(min(each.rank for each in some) for some in hits)]
         if rule == "wordPosition":
-            starts = [min(each[1] for each in some) for some in hits]
+            starts = [min(each.start for each in some) for some in hits]
             return [sum(place.bit_length() for place in starts)]
         if rule == "proximity":
             pairs = pairwise(hits)
-            return [sum(_apart(one, other) - 1 for one, other in pairs)]
-        inexact = sum(all(each[3] != terms[n] for each in some) for n, some in enumerate(hits))
+            apart = _apart_by_attribute if self.by_attribute else _apart
+            return [sum(apart(one, other) - 1 for one, other in pairs)]
+        inexact = sum(all(each.word != terms[n] for each in some) for n, some in enumerate(hits))
         return [self._whole(document, terms, hits), inexact]
 
-    def _whole(
-        self, document: Doc, terms: list[str], hits: list[list[tuple[int, int, int, str]]]
-    ) -> int:
+    def _whole(self, document: Doc, terms: list[str], hits: list[list[Found]]) -> int:
         best = 2
-        for rank in {each[0] for some in hits for each in some}:
+        for rank in {each.rank for some in hits for each in some}:
             words = [word for word, _ in spoken(str(document[self.searchable[rank]]))]
             if words == terms:
                 best = 0
@@ -259,15 +309,35 @@ class Model:
         return best
 
 
-def _apart(one: list[tuple[int, int, int, str]], other: list[tuple[int, int, int, str]]) -> int:
+def _said(
+    words: list[tuple[str, int]], wanted: list[str], may_go_on: bool
+) -> Iterator[tuple[int, int]]:
+    """Where words are said in a row: the first and the last place."""
+    for at in range(len(words) - len(wanted) + 1):
+        some = words[at : at + len(wanted)]
+        *before, last = [word for word, _ in some]
+        same = last.startswith(wanted[-1]) if may_go_on else last == wanted[-1]
+        if before == wanted[:-1] and same and some[-1][1] - some[0][1] == len(some) - 1:
+            yield some[0][1], some[-1][1]
+
+
+def _apart(one: list[Found], other: list[Found]) -> int:
     best = 8
-    for rank, place, _, _ in one:
-        for following, at, _, _ in other:
-            if rank == following and at > place:
-                best = min(best, at - place)
-            if rank == following and at < place:
-                best = min(best, place - at + 1)
+    for here in one:
+        for there in other:
+            if here.rank != there.rank:
+                continue
+            if here.shared and there.shared and here.start == there.start:
+                return 1
+            if there.start > here.end:
+                best = min(best, there.start - here.end)
+            if there.end < here.start:
+                best = min(best, here.start - there.end + 1)
     return best
+
+
+def _apart_by_attribute(one: list[Found], other: list[Found]) -> int:
+    return 1 if {each.rank for each in one} & {each.rank for each in other} else 8
 
 
 def _values(document: Doc, attribute: str) -> list[Any]:

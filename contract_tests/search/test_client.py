@@ -1,35 +1,8 @@
 """Owns the promise that Meilisearch's own Python client works, unmodified."""
 
-import json
-import threading
-from collections.abc import Iterator
-
 import meilisearch
 import pytest
-import uvicorn
 from meilisearch.errors import MeilisearchApiError
-
-from contract_tests.search.process import MASTER
-from contract_tests.service_process import until
-from instance_services.search.callers import MasterKeys
-from instance_services.search.search_app import make_app
-
-
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[meilisearch.Client]:
-    """The service in this process and on a port, which is what the client can speak to."""
-    home = tmp_path_factory.mktemp("client")
-    (home / "keys.json").write_text(json.dumps([MASTER]))
-    (home / "data").mkdir()
-    app = make_app(home / "data", MasterKeys(home / "keys.json"))
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, lifespan="on"))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    until(lambda: server.started, "the server to start")
-    port = server.servers[0].sockets[0].getsockname()[1]
-    yield meilisearch.Client(f"http://127.0.0.1:{port}", MASTER)
-    server.should_exit = True
-    thread.join(30)
 
 
 def test_the_python_client_does_its_work(client: meilisearch.Client) -> None:

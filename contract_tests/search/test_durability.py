@@ -3,14 +3,17 @@
 import random
 import shutil
 import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import orjson
 import psutil
+import pytest
 
 from contract_tests.search.process import Service
-from instance_services.search import databases
+from instance_services.search import databases, waking
+from instance_services.search.allowance import Limits
 from instance_services.search.indexing import Indexer
 from instance_services.search.tasks import TaskQueue
 
@@ -31,6 +34,7 @@ def test_no_accepted_task_is_lost_to_kills(own_service: Service) -> None:
     for summary in accepted:
         assert service.finished(summary)["status"] == "succeeded"
     assert service.ask("GET", "/indexes/kept/documents?limit=0")["total"] == 120
+    service.done("PATCH", "/indexes/kept/settings", {"searchCutoffMs": 60_000})
     found = service.ask("POST", "/indexes/kept/search", {"q": "shared", "limit": 200})
     assert sorted(hit["id"] for hit in found["hits"]) == list(range(120))
     assert [task["taskUid"] for task in accepted] == list(range(120))
@@ -79,3 +83,23 @@ def test_a_batch_that_does_not_fit_fails_and_the_next_is_done(tmp_path: Path) ->
     assert (failed["status"], failed["error"]["code"]) == ("failed", "no_space_left_on_device")
     assert add(10)["status"] == "succeeded"
     indexer.close()
+
+
+def test_an_indexing_process_that_starts_while_the_service_stops_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal to all processes ends the former one, so that another starts at the same time."""
+    databases.make(tmp_path)
+    indexing = waking.IndexingProcess(tmp_path, Limits())
+    started = subprocess.Popen
+
+    def start(*given: Any, **options: Any) -> "subprocess.Popen[bytes]":
+        process = started(*given, **options)
+        # As `stop` does before it looks for the process.
+        indexing._ending.set()
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    indexing._thread.start()
+    indexing._thread.join(60)
+    assert not indexing._thread.is_alive()

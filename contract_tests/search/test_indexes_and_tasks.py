@@ -58,11 +58,11 @@ def test_settings_are_changed_one_by_one_and_together(service: Service) -> None:
         ({"stopWords": "the"}, "invalid_settings_stop_words"),
         ({"typoTolerance": {"minWordSizeForTypos": {"oneTypo": 12}}},
          "invalid_settings_typo_tolerance"),
-        ({"embedders": {"a": {}}}, "feature_not_enabled"),
+        ({"chat": {"description": "x"}}, "feature_not_enabled"),
         ({"unknown": 1}, "bad_request"),
     ):  # fmt: skip
         assert service.refused("PATCH", path, changes) == (400, code)
-    assert service.refused("GET", f"{path}/embedders") == (400, "feature_not_enabled")
+    assert service.refused("GET", f"{path}/chat") == (400, "feature_not_enabled")
 
 
 def test_tasks_are_listed_filtered_canceled_and_deleted(service: Service) -> None:

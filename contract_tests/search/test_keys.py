@@ -48,6 +48,31 @@ def test_the_value_of_a_key_follows_from_its_uid(service: Service) -> None:
     assert {"Default Search API Key", "Default Admin API Key"} <= set(names)
 
 
+def test_a_key_that_reads_all_reads_no_keys_and_changes_nothing(service: Service) -> None:
+    key = made(service, actions=["*.get"])["key"]
+    for path in ("/tasks", "/batches", "/indexes/books/documents", "/indexes/books/settings"):
+        service.ask("GET", path, key=key)
+    for method, path in (
+        ("GET", "/keys"),
+        ("DELETE", "/tasks?uids=0"),
+        ("DELETE", "/indexes/books"),
+        ("GET", "/indexes/books/search"),
+    ):
+        assert service.refused(method, path, key=key) == (403, "invalid_api_key")
+    other = made(service, actions=["*.get", "keys.get"])["key"]
+    assert service.ask("GET", "/keys", key=other)["results"]
+
+
+def test_batches_are_those_of_the_indexes_of_a_key(service: Service) -> None:
+    key = made(service, actions=["tasks.get"], indexes=["films"])["key"]
+    found = service.ask("GET", "/batches", key=key)["results"]
+    assert {uid for batch in found for uid in batch["stats"]["indexUids"]} == {"films"}
+    every = service.ask("GET", "/batches")["results"]
+    (other, *_) = [each for each in every if "books" in each["stats"]["indexUids"]]
+    refused = service.refused("GET", f"/batches/{other['uid']}", key=key)
+    assert refused == (404, "batch_not_found")
+
+
 def test_a_key_does_what_it_is_for_and_nothing_else(service: Service) -> None:
     key = made(service, indexes=["books*"])["key"]
     assert service.ask("POST", "/indexes/books/search", {}, key=key)["estimatedTotalHits"] == 2

@@ -2,8 +2,10 @@
 
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import orjson
 import pytest
@@ -11,14 +13,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from contract_tests.search.model import Asked, Filter, Model
-from instance_services.search import databases, results
+from instance_services.search import databases, facet_searching, federating, results
+from instance_services.search.boundary import SearchService
+from instance_services.search.callers import MASTER
 from instance_services.search.indexing import Indexer
 from instance_services.search.searching import Search
 from instance_services.search.snapshots import Snapshots
 from instance_services.search.tasks import TaskQueue
 
 WORDS = ("great", "grate", "greta", "gatsby", "gatsbi", "a", "man", "men", "expectation",
-         "expectations", "expectatoin", "café", "cafe", "emma", "emmas", "42")  # fmt: skip
+         "expectations", "expectatoin", "café", "cafe", "emma", "emmas", "42", "cat", "food",
+         "catfood", "catfoods")  # fmt: skip
+SYNONYMS = {"cat food": ["emma"], "emma": ["great man"], "a man": ["42 cat", "gatsby"]}
 ATTRIBUTES = ("n", "s", "m")
 RULES = ("words", "typo", "proximity", "attributeRank", "sort", "wordPosition", "exactness")
 
@@ -83,6 +89,7 @@ asked = st.builds(
     strategy=st.sampled_from(["last", "all"]),
 )
 rules = st.permutations([*RULES, "n:desc"]).map(list)
+switches = st.tuples(st.booleans(), st.booleans(), st.sampled_from([SYNONYMS, {}]))
 
 
 class Engine:
@@ -95,7 +102,14 @@ class Engine:
         self._snapshots = Snapshots(folder)
         self._number = 0
 
-    def fill(self, found: list[dict[str, Any]], rules: list[str]) -> str:
+    def fill(
+        self,
+        found: list[dict[str, Any]],
+        rules: list[str],
+        by_attribute: bool,
+        prefixes: bool,
+        synonyms: dict[str, list[str]],
+    ) -> str:
         """A new index with these documents."""
         self._number += 1
         uid = f"index{self._number}"
@@ -104,6 +118,9 @@ class Engine:
             "filterableAttributes": list(ATTRIBUTES),
             "sortableAttributes": list(ATTRIBUTES),
             "rankingRules": rules,
+            "synonyms": synonyms,
+            "proximityPrecision": "byAttribute" if by_attribute else "byWord",
+            "prefixSearch": "indexingTime" if prefixes else "disabled",
         }
         self._queue.accept("settingsUpdate", uid, changes, orjson.dumps(changes))
         payload = {"isPartial": False, "primaryKey": "id", "documents": found}
@@ -117,7 +134,21 @@ class Engine:
         self._queue.accept("indexDeletion", uid, {})
         self._indexer.step()
 
-    def found(self, uid: str, asked: Asked) -> dict[str, Any]:
+    def merged(self, uid: str, queries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        body = {
+            "federation": {"limit": 1_000},
+            "queries": [{"indexUid": uid} | each for each in queries],
+        }
+        # No more of it is used.
+        service = cast("SearchService", SimpleNamespace(snapshots=self._snapshots))
+        hits: list[dict[str, Any]] = federating.answer(
+            service,
+            MASTER,
+            body,
+        )["hits"]
+        return hits
+
+    def found(self, uid: str, asked: Asked, **more: Any) -> dict[str, Any]:
         given: dict[str, Any] = {
             "q": asked.q,
             "filter": None if asked.filter is None else asked.filter.written(),
@@ -126,10 +157,15 @@ class Engine:
             "matchingStrategy": asked.strategy,
             "facets": list(ATTRIBUTES),
             "limit": 1_000,
-        }
+        } | more
         with self._snapshots.index(uid) as state:
             one = Search(state, given)
             return results.answer(state, one, one.find(), given, 0)
+
+    def facet_values(self, uid: str, asked: Asked, attribute: str, query: str) -> dict[str, int]:
+        given = {"q": asked.q, "filter": None if asked.filter is None else asked.filter.written()}
+        with self._snapshots.index(uid) as state:
+            return dict(facet_searching.values(state, Search(state, given), attribute, query))
 
 
 @pytest.fixture(scope="module")
@@ -139,11 +175,15 @@ def engine() -> Iterator[Engine]:
 
 
 def compare(
-    engine: Engine, some: list[dict[str, Any]], rules: list[str], asks: list[Asked]
+    engine: Engine,
+    some: list[dict[str, Any]],
+    rules: list[str],
+    switches: tuple[bool, bool, dict[str, list[str]]],
+    asks: list[Asked],
 ) -> None:
     given = [{"id": number, **each} for number, each in enumerate(some)]
-    uid = engine.fill(given, rules)
-    model = Model(["title", "body"], rules, given)
+    uid = engine.fill(given, rules, *switches)
+    model = Model(["title", "body"], rules, given, *switches)
     for each in asks:
         expected = model.found(each)
         answer = engine.found(uid, each)
@@ -153,6 +193,11 @@ def compare(
             assert answer["facetDistribution"].get(attribute, {}) == model.facets(
                 expected, attribute
             )
+        plain = replace(each, distinct=None, sort=(), strategy="last")
+        for attribute, query in (("s", ""), ("m", each.q[:1])):
+            assert engine.facet_values(uid, plain, attribute, query) == model.facet_search(
+                model.found(plain), attribute, query
+            ), (plain, attribute, query)
     engine.drop(uid)
 
 
@@ -160,18 +205,46 @@ QUIET = list(HealthCheck)
 
 
 @settings(max_examples=25, deadline=None, database=None, suppress_health_check=QUIET)
-@given(documents, rules, st.lists(asked, min_size=4, max_size=8))
+@given(documents, rules, switches, st.lists(asked, min_size=4, max_size=8))
 def test_the_engine_finds_what_the_model_finds(
-    engine: Engine, some: list[dict[str, Any]], rules: list[str], asks: list[Asked]
+    engine: Engine,
+    some: list[dict[str, Any]],
+    rules: list[str],
+    switches: tuple[bool, bool, dict[str, list[str]]],
+    asks: list[Asked],
 ) -> None:
-    compare(engine, some, rules, asks)
+    compare(engine, some, rules, switches, asks)
+
+
+@settings(max_examples=15, deadline=None, database=None, suppress_health_check=QUIET)
+@given(documents, st.lists(asked, min_size=2, max_size=4), filters)
+def test_searches_that_are_merged_find_what_one_finds(
+    engine: Engine, some: list[dict[str, Any]], asks: list[Asked], part: Filter
+) -> None:
+    """What a filter finds and what it does not are all, and no score differs."""
+    documents = [{"id": number, **each} for number, each in enumerate(some)]
+    uid = engine.fill(documents, list(RULES), by_attribute=False, prefixes=True, synonyms=SYNONYMS)
+    for each in asks:
+        plain = Asked(q=each.q)
+        whole = engine.found(uid, plain, showRankingScore=True)["hits"]
+        queries = [{"q": each.q, "filter": one.written()} for one in (part, Filter("NOT", (part,)))]
+        merged = engine.merged(uid, queries)
+        assert {hit["id"] for hit in merged} == {hit["id"] for hit in whole}
+        assert len(merged) == len(whole)
+        scores = [hit["_federation"]["weightedRankingScore"] for hit in merged]
+        assert scores == [hit["_rankingScore"] for hit in whole]
+    engine.drop(uid)
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(7200)
 @settings(max_examples=10_000, deadline=None, database=None, suppress_health_check=QUIET)
-@given(documents, rules, st.lists(asked, min_size=1, max_size=8))
+@given(documents, rules, switches, st.lists(asked, min_size=1, max_size=8))
 def test_the_engine_finds_what_the_model_finds_in_10_000_cases(
-    engine: Engine, some: list[dict[str, Any]], rules: list[str], asks: list[Asked]
+    engine: Engine,
+    some: list[dict[str, Any]],
+    rules: list[str],
+    switches: tuple[bool, bool, dict[str, list[str]]],
+    asks: list[Asked],
 ) -> None:
-    compare(engine, some, rules, asks)
+    compare(engine, some, rules, switches, asks)

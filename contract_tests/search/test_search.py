@@ -124,7 +124,7 @@ def test_matches_are_marked_cropped_and_placed(service: Service) -> None:
         ({"matchingStrategy": "some"}, "invalid_search_matching_strategy"),
         ({"attributesToSearchOn": ["price"]}, "invalid_search_attributes_to_search_on"),
         ({"distinct": "price"}, "invalid_search_distinct"),
-        ({"hybrid": {"embedder": "x"}}, "feature_not_enabled"),
+        ({"media": {}, "personalize": {"userContext": "x"}}, "feature_not_enabled"),
         ({"unknown": 1}, "bad_request"),
     ],
 )

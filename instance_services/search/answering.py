@@ -1,7 +1,7 @@
 """Owns the way from a search request to its answer."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -12,20 +12,21 @@ from instance_services.search.callers import KeyBearer
 from instance_services.search.errors import ApiError
 from instance_services.search.searching import Search
 
-NOT_ENABLED: Final = (
-    *("hybrid", "vector", "retrieveVectors", "showRankingScoreDetails", "locales", "media"),
-    "personalize",
-)
+NOT_ENABLED: Final = ("media", "personalize")
 """What searches of Meilisearch may ask for, and this engine does not have."""
+
+
+def check_enabled(given: Mapping[str, Any]) -> None:
+    for name in NOT_ENABLED:
+        if given.get(name):
+            raise ApiError("feature_not_enabled", f"`{name}` is not enabled here")
 
 
 def search(
     service: SearchService, caller: KeyBearer, index_uid: str, given: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Raises ApiError. What a tenant may not see is not found."""
-    for name in NOT_ENABLED:
-        if given.get(name):
-            raise ApiError("feature_not_enabled", f"`{name}` is not enabled here")
+    check_enabled(given)
     started = time.monotonic()
     rule = caller.rule(index_uid) or {}
     with service.snapshots.index(index_uid) as state:
@@ -33,6 +34,24 @@ def search(
         found = one.find()
         spent_ms = round(1_000 * (time.monotonic() - started))
         return results.answer(state, one, found, given, spent_ms)
+
+
+def each(
+    service: SearchService, caller: KeyBearer, queries: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Several searches, each by itself. Raises ApiError."""
+    for number, query in enumerate(queries):
+        if query.get("federationOptions") is not None:
+            raise ApiError(
+                "invalid_multi_search_federation_options",
+                f"`queries[{number}].federationOptions` needs `federation`: {{}} beside `queries`",
+            )
+    answers = ((query["indexUid"], query) for query in queries)
+    return {
+        "results": [
+            {"indexUid": uid} | search(service, caller, uid, query) for uid, query in answers
+        ]
+    }
 
 
 def of_parameters(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from instance_services.search import allowance
 from instance_services.search.allowance import Limits
+from instance_services.search.batches import BatchHistory
 from instance_services.search.callers import MASTER, IssuedKeys, KeyBearer, MasterKeys
 from instance_services.search.clock import Clock, system_clock
 from instance_services.search.errors import ApiError
@@ -15,6 +16,7 @@ from instance_services.search.waking import TaskListener
 from specserver import Exchange, Problem, Reply
 
 _BEARER: Final = "bearer "
+_SECURE_BYTES: Final = 16
 
 
 class SearchService:
@@ -44,6 +46,10 @@ class SearchService:
     def queue(self) -> TaskQueue:
         return TaskQueue(self.snapshots.tasks, self._clock)
 
+    @property
+    def batches(self) -> BatchHistory:
+        return BatchHistory(self.snapshots.tasks)
+
     def accept(
         self, kind: str, index_uid: str | None, details: dict[str, Any], payload: bytes = b""
     ) -> Reply:
@@ -57,6 +63,10 @@ class SearchService:
     def _is_full(self) -> bool:
         connections = (self.snapshots.tasks, self.snapshots.data)
         return allowance.is_full(self._storage_bytes, *connections)
+
+    def is_development(self) -> bool:
+        """As the original says it: by a master key that is too short for anything else."""
+        return any(len(each.encode()) < _SECURE_BYTES for each in self._masters.all())
 
     def is_working(self) -> bool:
         return self._waker.is_alive()

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from instance_services.search import filters, paths
+from instance_services.search import filters, paths, vectors
 from instance_services.search.boundary import SearchService
 from instance_services.search.errors import ApiError
 from instance_services.search.selecting import Selection
@@ -24,10 +24,20 @@ def page(service: SearchService, index_uid: str, given: Mapping[str, Any]) -> di
         ordered = state.in_order(ids)
         shown = ordered[offset : offset + limit]
         documents = state.documents(shown)
-    fields = given.get("fields") or ["*"]
+        settings = state.settings
     return {
-        "results": [paths.selected(documents[each], fields) for each in shown],
+        "results": [told(documents[each], settings, given) for each in shown],
         "offset": offset,
         "limit": limit,
         "total": len(ordered),
     }
+
+
+def told(
+    document: dict[str, Any], settings: Mapping[str, Any], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What `given` asks of a document: `fields`, and vectors with `retrieveVectors`."""
+    is_wanted = bool(given.get("retrieveVectors"))
+    shown = vectors.shown(document, settings, is_wanted=is_wanted)
+    fields = given.get("fields") or ["*"]
+    return paths.selected(shown, [*fields, vectors.FIELD] if is_wanted else fields)

@@ -40,7 +40,9 @@ class KeyBearer:
 
     def may(self, action: str) -> bool:
         group = action.partition(".")[0]
-        return not {"*", action, f"{group}.*"}.isdisjoint(self.actions)
+        # Whoever reads keys has what they are worth, so that must be said.
+        reading = "*.get" if action.endswith(".get") and group != "keys" else action
+        return not {"*", action, f"{group}.*", reading}.isdisjoint(self.actions)
 
     def may_use(self, index_uid: str) -> bool:
         return _named(self.indexes, index_uid) and (

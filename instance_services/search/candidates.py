@@ -99,6 +99,20 @@ def frequency(searcher: Any, word: str) -> int:
     return int(searcher.doc_freq("words", word))
 
 
+class IndexedWords:
+    """The words of what a searcher looks at."""
+
+    def __init__(self, searcher: Any) -> None:
+        self._searcher = searcher
+
+    def frequency(self, word: str) -> int:
+        return frequency(self._searcher, word)
+
+    def is_beginning(self, text: str) -> bool:
+        query = tantivy.Query.fuzzy_term_query(SCHEMA, "words", text, 0, True, True)
+        return bool(self._searcher.search(query, limit=1).hits)
+
+
 def find(
     searcher: Any,
     required: Sequence[Sequence[Sequence[WantedWord]]],

@@ -1,6 +1,7 @@
 """Owns the command line: `python -m instance_services.search`."""
 
 import argparse
+import os
 from pathlib import Path
 from typing import Final
 
@@ -49,6 +50,8 @@ def arrival_s(body_bytes: int) -> float:
 def main(words: list[str] | None = None) -> int:
     given = _arguments(words)
     logs.set_up(given.log_level)
+    # Searches are in threads already, and a sandbox may allow no others.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     app = make_app(
         *(given.data, MasterKeys(given.keys)),
         body_bytes=given.body_bytes,

@@ -20,13 +20,27 @@ _LOG_BYTES: Final = 4 * 2**20
 _TASKS_SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS tasks (
     uid INTEGER PRIMARY KEY, index_uid TEXT, type TEXT NOT NULL, status TEXT NOT NULL,
-    details TEXT, error TEXT, payload BLOB, canceled_by INTEGER,
-    enqueued_at TEXT NOT NULL, started_at TEXT, finished_at TEXT
+    details TEXT, error TEXT, payload_bytes INTEGER NOT NULL, payload BLOB, canceled_by INTEGER,
+    enqueued_at TEXT NOT NULL, started_at TEXT, finished_at TEXT, batch_uid INTEGER
 );
 CREATE INDEX IF NOT EXISTS tasks_of_status ON tasks (status, uid);
 CREATE TABLE IF NOT EXISTS suspects (uid INTEGER PRIMARY KEY);
-CREATE TABLE IF NOT EXISTS next_task (uid INTEGER NOT NULL);
-INSERT INTO next_task SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM next_task);
+CREATE INDEX IF NOT EXISTS tasks_of_type ON tasks (status, type, uid);
+CREATE INDEX IF NOT EXISTS tasks_of_batch ON tasks (batch_uid);
+CREATE TABLE IF NOT EXISTS queue (
+    next_task INTEGER NOT NULL, next_batch INTEGER NOT NULL,
+    tasks INTEGER NOT NULL, payload_bytes INTEGER NOT NULL
+);
+INSERT INTO queue SELECT 0, 0, 0, 0 WHERE NOT EXISTS (SELECT 1 FROM queue);
+CREATE TRIGGER IF NOT EXISTS task_added AFTER INSERT ON tasks BEGIN
+    UPDATE queue SET tasks = tasks + 1, payload_bytes = payload_bytes + NEW.payload_bytes;
+END;
+CREATE TRIGGER IF NOT EXISTS task_deleted AFTER DELETE ON tasks BEGIN
+    UPDATE queue SET tasks = tasks - 1, payload_bytes = payload_bytes - OLD.payload_bytes;
+END;
+CREATE TRIGGER IF NOT EXISTS payload_removed AFTER UPDATE OF payload_bytes ON tasks BEGIN
+    UPDATE queue SET payload_bytes = payload_bytes + NEW.payload_bytes - OLD.payload_bytes;
+END;
 CREATE TABLE IF NOT EXISTS keys (
     uid TEXT PRIMARY KEY, name TEXT, description TEXT, actions TEXT NOT NULL,
     indexes TEXT NOT NULL, expires_at TEXT, created_at TEXT NOT NULL, updated_at TEXT NOT NULL
@@ -50,6 +64,12 @@ CREATE TABLE IF NOT EXISTS field_values (
 CREATE INDEX IF NOT EXISTS values_by_text ON field_values (index_number, path, text);
 CREATE INDEX IF NOT EXISTS values_by_number ON field_values (index_number, path, number);
 CREATE INDEX IF NOT EXISTS values_by_document ON field_values (document);
+CREATE TABLE IF NOT EXISTS vectors (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, index_number INTEGER NOT NULL, embedder TEXT NOT NULL,
+    document INTEGER NOT NULL, vector BLOB NOT NULL
+);
+CREATE INDEX IF NOT EXISTS vectors_of_embedder ON vectors (index_number, embedder, document);
+CREATE INDEX IF NOT EXISTS vectors_of_document ON vectors (document);
 CREATE TABLE IF NOT EXISTS applied (
     task INTEGER PRIMARY KEY, status TEXT NOT NULL, details TEXT, error TEXT
 );

@@ -5,6 +5,7 @@ from typing import Final
 LINK: Final = "https://docs.meilisearch.com/errors#"
 STATUSES: Final = {
     "api_key_not_found": 404,
+    "batch_not_found": 404,
     "document_not_found": 404,
     "feature_not_enabled": 400,
     "immutable_api_key_actions": 400,

@@ -2,14 +2,35 @@
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, Self
 
 import orjson
 
-from instance_services.search import configuration, document_ids, filters, rows
+from instance_services.search import configuration, document_ids, filters, rows, texts, vectors
 from instance_services.search.errors import ApiError
 from instance_services.search.selecting import Selection
 from instance_services.search.tasks import Task
+
+
+@dataclass(frozen=True)
+class IndexingRules:
+    """What settings say of how a document is kept: `patterns` name attributes with values."""
+
+    patterns: list[str]
+    tokenizer: texts.Tokenizer
+    embedders: dict[str, Any]
+
+    @classmethod
+    def of(cls, settings: dict[str, Any]) -> Self:
+        return cls(
+            configuration.indexed_paths(settings),
+            texts.tokenizer(settings),
+            settings["embedders"],
+        )
+
+    def words(self, document: dict[str, Any]) -> bytes:
+        return rows.packed_words(document, self.tokenizer)
 
 
 class IndexChanges:
@@ -38,11 +59,11 @@ class IndexChanges:
         named = given["primaryKey"]
         if primary_key is None or (named is not None and named != primary_key):
             primary_key = self._set_primary_key(number, primary_key, given)
-        patterns = configuration.indexed_paths(settings)
+        rules = IndexingRules.of(settings)
         count = 0
         for document in given["documents"]:
             key = document_ids.key_of(document, primary_key)
-            self._put(number, key, document, patterns, is_partial=given["isPartial"])
+            self._put(number, key, document, rules, is_partial=given["isPartial"])
             count += 1
         self._touch(number)
         return task.details | {"indexedDocuments": count}
@@ -70,7 +91,7 @@ class IndexChanges:
             (orjson.dumps(stored).decode(), number),
         )
         if configuration.needs_indexing(before, after):
-            self._index_again(number, configuration.indexed_paths(after))
+            self._index_again(number, IndexingRules.of(after))
         self._touch(number)
         return task.details
 
@@ -179,7 +200,7 @@ class IndexChanges:
         number: int,
         key: str,
         document: dict[str, Any],
-        patterns: list[str],
+        rules: IndexingRules,
         *,
         is_partial: bool,
     ) -> None:
@@ -190,25 +211,32 @@ class IndexChanges:
         if before is not None:
             place = before[0]
             if is_partial:
-                document = orjson.loads(before[1]) | document
+                document = vectors.merged(orjson.loads(before[1]), document)
             self._remove(number, key)
         (made,) = self._data.execute(
             "INSERT INTO documents (index_number, key, place, body, words)"
             " VALUES (?, ?, ?, ?, ?) RETURNING id",
-            (number, key, place or 0, orjson.dumps(document), rows.packed_words(document)),
+            (number, key, place or 0, orjson.dumps(document), rules.words(document)),
         ).fetchone()
         if place is None:
             self._data.execute("UPDATE documents SET place = id WHERE id = ?", (made,))
-        self._put_values(number, made, document, patterns)
+        self._put_values(number, made, document, rules)
         self.added.setdefault(number, set()).add(made)
 
     def _put_values(
-        self, number: int, made: int, document: dict[str, Any], patterns: list[str]
+        self, number: int, made: int, document: dict[str, Any], rules: IndexingRules
     ) -> None:
         self._data.executemany(
             "INSERT INTO field_values (index_number, path, kind, text, number, original, document)"
             " VALUES (?, ?, ?, ?, ?, ?, ?)",
-            ((number, *value, made) for value in rows.field_values(document, patterns)),
+            ((number, *value, made) for value in rows.field_values(document, rules.patterns)),
+        )
+        self._data.executemany(
+            "INSERT INTO vectors (index_number, embedder, document, vector) VALUES (?, ?, ?, ?)",
+            (
+                (number, name, made, packed)
+                for name, packed in vectors.of_document(document, rules.embedders)
+            ),
         )
 
     def _remove(self, number: int, key: str) -> int:
@@ -218,6 +246,7 @@ class IndexChanges:
         if row is None:
             return 0
         self._data.execute("DELETE FROM field_values WHERE document = ?", row)
+        self._data.execute("DELETE FROM vectors WHERE document = ?", row)
         self._data.execute("INSERT INTO stale VALUES (?, ?)", (number, row[0]))
         self.added.get(number, set()).discard(row[0])
         return 1
@@ -241,8 +270,9 @@ class IndexChanges:
         ).fetchall():
             yield key
 
-    def _index_again(self, number: int, patterns: list[str]) -> None:
+    def _index_again(self, number: int, rules: IndexingRules) -> None:
         self._data.execute("DELETE FROM field_values WHERE index_number = ?", (number,))
+        self._data.execute("DELETE FROM vectors WHERE index_number = ?", (number,))
         place = made = 0
         while True:
             # As the database has them in order: by their numbers, all would be sorted each time.
@@ -254,7 +284,11 @@ class IndexChanges:
             if row is None:
                 break
             place, made, body = row
-            self._put_values(number, made, orjson.loads(body), patterns)
+            document = orjson.loads(body)
+            self._data.execute(
+                "UPDATE documents SET words = ? WHERE id = ?", (rules.words(document), made)
+            )
+            self._put_values(number, made, document, rules)
         self.anew.add(number)
 
 

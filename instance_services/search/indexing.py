@@ -17,7 +17,7 @@ from instance_services.search import allowance, candidates, configuration, datab
 from instance_services.search.clock import Clock, system_clock, written
 from instance_services.search.errors import ApiError, described
 from instance_services.search.index_changes import IndexChanges
-from instance_services.search.tasks import Outcome, Task, TaskQueue
+from instance_services.search.tasks import QUEUE_LIMITS, Outcome, QueueLimits, Task, TaskQueue
 
 log = structlog.get_logger()
 
@@ -39,11 +39,12 @@ class Indexer:
         self,
         folder: Path,
         clock: Clock = system_clock,
+        limits: QueueLimits = QUEUE_LIMITS,
         *,
         storage_bytes: int | None = None,
     ) -> None:
         self._tasks = databases.open_tasks(folder)
-        self._queue = TaskQueue(self._tasks, clock)
+        self._queue = TaskQueue(self._tasks, clock, limits)
         self._data = databases.open_data(folder)
         self._clock = clock
         self._storage_bytes = storage_bytes
@@ -76,6 +77,7 @@ class Indexer:
 
     def step(self) -> bool:
         """Does what waits, a batch; False where nothing does."""
+        self._queue.prune()
         batch = self._queue.claim(self._most(), BATCH_BYTES_MAX)
         if not batch:
             return False

@@ -5,13 +5,13 @@ rules, in the order of the settings, are compared one after the other.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from instance_services.search import paths, texts
-from instance_services.search.queries import ParsedQuery, Term
+from instance_services.search.queries import Alternative, ParsedQuery, Term
 
 FAR: Final = 8
 _PLACES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -21,7 +21,8 @@ Words = Mapping[str, tuple[list[str], list[int]]]
 class Hit(NamedTuple):
     """Where a term is found: the attribute, and the positions of its first and last word.
 
-    `is_exact` where it is the term itself, and no longer word or synonym.
+    `is_exact` where it is the term itself, and no longer word or synonym; `is_shared` where the
+    same place is a hit of the terms beside it.
     """
 
     rank: int
@@ -30,6 +31,7 @@ class Hit(NamedTuple):
     end: int
     typos: int
     is_exact: bool
+    is_shared: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,21 @@ class Matcher:
         self, query: ParsedQuery, searchable: Sequence[str], settings: dict[str, Any]
     ) -> None:
         self._query = query
+        self.tokenizer = texts.tokenizer(settings)
         self._searchable = searchable
         self._exact_attributes = settings["typoTolerance"]["disableOnAttributes"] or ()
+        self._several = [
+            *(
+                (number, Alternative(term.words), True)
+                for number, term in enumerate(query.terms)
+                if term.is_phrase
+            ),
+            *(
+                (number, each, False)
+                for number, term in enumerate(query.terms)
+                for each in term.alternatives
+            ),
+        ]
         # The same words are in many documents: what the terms make of each is found once.
         self._known: dict[str, tuple[tuple[int, int, bool], ...]] = {}
         self._ranks: dict[str, int | None] = {}
@@ -59,18 +74,21 @@ class Matcher:
             if rank is None:
                 continue
             self._single_words(found, rank, path, texts_of, places)
-            for number, term in enumerate(self._query.terms):
-                phrased = [(term.words, True)] if term.is_phrase else []
-                for wanted, is_exact in [*phrased, *((each, False) for each in term.synonyms)]:
-                    found[number].extend(
-                        Hit(rank, path, start, end, 0, is_exact)
-                        for start, end in phrases(wanted, texts_of, places)
-                    )
+            exact = paths.rank(self._exact_attributes, path) is not None
+            for number, wanted, is_exact in self._several:
+                if exact and wanted.typos:
+                    continue
+                if not wanted.is_prefix and wanted.words[0] not in texts_of:
+                    continue
+                found[number].extend(
+                    Hit(rank, path, start, end, wanted.typos, is_exact, wanted.is_shared)
+                    for start, end in phrases(wanted, texts_of, places)
+                )
         return found
 
     def is_excluded(self, words: Words) -> bool:
         return any(
-            self._rank(path) is not None and any(phrases(phrase, texts_of, places))
+            self._rank(path) is not None and any(phrases(Alternative(phrase), texts_of, places))
             for path, (texts_of, places) in words.items()
             for phrase in self._query.excluded
         )
@@ -99,16 +117,7 @@ class Matcher:
             if lengths:
                 found[word] = max(lengths)
         spoken = [each.text for each in words]
-        phrased = []
-        for term in self._query.terms:
-            for wanted in [*([term.words] if term.is_phrase else []), *term.synonyms]:
-                at = {
-                    (first, first + len(wanted) - 1)
-                    for first in range(len(spoken))
-                    if spoken[first] == wanted[0]
-                    and spoken[first : first + len(wanted)] == list(wanted)
-                }
-                phrased.extend(sorted(at))
+        phrased = [at for _, wanted, _ in self._several for at in _places_of(wanted, spoken)]
         return found, phrased
 
     def _is_begun(self, number: int, word: str) -> bool:
@@ -124,8 +133,11 @@ class Matcher:
         places: list[int],
     ) -> None:
         exact = paths.rank(self._exact_attributes, path) is not None
+        known, matches = self._known, self.matches
         for word, place in zip(texts_of, places, strict=True):
-            for number, typos, is_exact in self.matches(word):
+            # Most words are known and match nothing: a call for each would take most of the time.
+            matched = known.get(word)
+            for number, typos, is_exact in matches(word) if matched is None else matched:
                 if not (exact and typos):
                     found[number].append(Hit(rank, path, place, place, typos, is_exact))
 
@@ -144,17 +156,28 @@ def typos_of(term: Term, word: str) -> int | None:
 
 
 def phrases(
-    wanted: Sequence[str], words: Sequence[str], places: Sequence[int]
+    wanted: Alternative, words: Sequence[str], places: Sequence[int]
 ) -> list[tuple[int, int]]:
     """Where words stand in order right after one another: the positions of first and last."""
     found = []
-    for at in range(len(words) - len(wanted) + 1):
-        if words[at] != wanted[0] or list(words[at : at + len(wanted)]) != list(wanted):
-            continue
-        start, end = places[at], places[at + len(wanted) - 1]
-        if end - start == len(wanted) - 1:
+    for first, last in _places_of(wanted, words):
+        start, end = places[first], places[last]
+        if end - start == last - first:
             found.append((start, end))
     return found
+
+
+def _places_of(wanted: Alternative, words: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """The numbers of the first and last word, of those that are in order."""
+    *before, end = wanted.words
+    count = len(before)
+    # Most texts have none of them, and this is faster to say than to look at each word.
+    if (before and before[0] not in words) or not (wanted.is_prefix or end in words):
+        return
+    for last in range(count, len(words)):
+        is_end = words[last].startswith(end) if wanted.is_prefix else words[last] == end
+        if is_end and list(words[last - count : last]) == before:
+            yield last - count, last
 
 
 def matched(hits: Sequence[Sequence[Hit]], order: Sequence[int]) -> int:
@@ -167,26 +190,38 @@ def matched(hits: Sequence[Sequence[Hit]], order: Sequence[int]) -> int:
     return count
 
 
+@dataclass(frozen=True)
+class RankingContext:
+    """What is the same for all documents of a search; `attributes` is how many ranks there are."""
+
+    query: ParsedQuery
+    attributes: int
+    is_by_attribute: bool
+
+
 def cost_of(  # noqa: PLR0911 - one for each rule
-    rule: str, hits: Sequence[Sequence[Hit]], query: ParsedQuery, words: Words, attributes: int
+    rule: str, hits: Sequence[Sequence[Hit]], words: Words, context: RankingContext
 ) -> list[Cost]:
     """Of a document by one rule; `hits` has the terms that count for it.
 
-    `attributes` is how many ranks there are. Rules about values are no concern of this module.
+    Rules about values are no concern of this module.
     """
+    query, attributes = context.query, context.attributes
     if rule == "words":
         return [Cost(len(query.terms) - len(hits), len(query.terms))]
     if rule == "typo":
         return [Cost(_typos(hits), 2 * max(1, len(hits)))]
     if rule == "proximity":
-        return [Cost(_proximity(hits), FAR * max(0, len(hits) - 1))]
+        apart = _apart_by_attribute if context.is_by_attribute else _distance
+        far = sum(apart(one, other) - 1 for one, other in pairwise(hits))
+        return [Cost(far, FAR * max(0, len(hits) - 1))]
     if rule == "attributeRank":
         return [Cost(_ranks(hits), max(0, attributes - 1) * len(hits))]
     if rule == "wordPosition":
         return [Cost(_positions(hits), len(_PLACES) * len(hits))]
     if rule == "attribute":
-        ranks = cost_of("attributeRank", hits, query, words, attributes)
-        return [*ranks, *cost_of("wordPosition", hits, query, words, attributes)]
+        ranks = cost_of("attributeRank", hits, words, context)
+        return [*ranks, *cost_of("wordPosition", hits, words, context)]
     return _exactness(hits, query, words)
 
 
@@ -194,13 +229,16 @@ def _typos(hits: Sequence[Sequence[Hit]]) -> int:
     return sum(min(hit.typos for hit in each) for each in hits)
 
 
-def _proximity(hits: Sequence[Sequence[Hit]]) -> int:
-    """How far each term is from the next at best, beyond being right before it."""
-    return sum(_distance(one, other) - 1 for one, other in pairwise(hits))
+def _apart_by_attribute(one: Sequence[Hit], other: Sequence[Hit]) -> int:
+    """1 in the same attribute, whatever is between."""
+    return FAR if {hit.path for hit in one}.isdisjoint(hit.path for hit in other) else 1
 
 
 def _distance(one: Sequence[Hit], other: Sequence[Hit]) -> int:
     """1 where `other` is right after `one` at best; the other way round is one further."""
+    shared = {(hit.path, hit.start) for hit in other if hit.is_shared}
+    if any(hit.is_shared and (hit.path, hit.start) in shared for hit in one):
+        return 1
     best = FAR
     starts: dict[str, list[int]] = {}
     ends: dict[str, list[int]] = {}
@@ -250,7 +288,7 @@ def _exactness(hits: Sequence[Sequence[Hit]], query: ParsedQuery, words: Words) 
     return [Cost(best, 2), Cost(inexact, len(hits))]
 
 
-def score(costs: Sequence[Cost]) -> float:
+def score(costs: Iterable[Cost]) -> float:
     """From 0 to 1: how good the costs are, the first before all others."""
     rank, most = 1, 1
     for each in costs:

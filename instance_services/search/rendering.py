@@ -44,6 +44,9 @@ def of_violations(prefix: str, problem: Problem) -> ApiError:
     first = problem.errors[0]
     pointer = str(first.get("pointer") or "")
     name = str(first.get("parameter") or pointer.lstrip("/").partition("/")[0])
+    if prefix == "invalid_facet_search" and not name.startswith("facet"):
+        # All but the facet is a search, with the codes of one.
+        prefix = "invalid_search"
     message = f"{name or 'the body'} {first['message']}"
     if first.get("keyword") in {"unevaluatedProperties", "additionalProperties", "unknown"}:
         return ApiError("bad_request", message)

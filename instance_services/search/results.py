@@ -4,12 +4,13 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from instance_services.search import configuration, paths, texts
+from instance_services.search import configuration, paths, score_details, texts, vectors
 from instance_services.search.answer_room import AnswerRoom
 from instance_services.search.errors import ApiError
+from instance_services.search.found import FoundDocuments
 from instance_services.search.ranking import Matcher
 from instance_services.search.rows import place_of
-from instance_services.search.searching import FoundDocuments, Search
+from instance_services.search.searching import Search
 from instance_services.search.selecting import meters
 from instance_services.search.snapshots import IndexState
 
@@ -26,22 +27,24 @@ def answer(
     """The body of a 200. `found` may have been cut by a distinct attribute."""
     most = state.settings["pagination"]["maxTotalHits"]
     ids = found.ids[:most]
-    paged, start, count = _page(given, min(found.total, most))
+    paged, start, count = page(given, min(found.total, most))
     shown = ids[start : start + count]
     documents = state.documents(shown)
-    hits = [_hit(state, found, each, documents[each], given) for each in shown]
+    hits = [hit(state, found, each, documents[each], given) for each in shown]
     body: dict[str, Any] = {
         "hits": hits,
         "query": given.get("q") or "",
         "processingTimeMs": spent_ms,
         **paged,
     }
+    if found.similarities is not None:
+        body["semanticHitCount"] = sum(each in found.similarities for each in shown)
     if given.get("facets") is not None:
         body |= facets(state, search, set(found.ids), given["facets"])
     return body
 
 
-def _page(given: Mapping[str, Any], total: int) -> tuple[dict[str, Any], int, int]:
+def page(given: Mapping[str, Any], total: int) -> tuple[dict[str, Any], int, int]:
     """What is told of the page, and which of the ids it is."""
     if given.get("page") is None and given.get("hitsPerPage") is None:
         limit = given.get("limit")
@@ -51,35 +54,42 @@ def _page(given: Mapping[str, Any], total: int) -> tuple[dict[str, Any], int, in
         return told, offset, limit
     size = given.get("hitsPerPage")
     size = 20 if size is None else size
-    page = given.get("page")
-    page = 1 if page is None else page
+    number = given.get("page")
+    number = 1 if number is None else number
     pages = -(-total // size) if size else 0
-    told = {"hitsPerPage": size, "page": page, "totalPages": pages, "totalHits": total}
-    return told, max(0, page - 1) * size, size if page else 0
+    told = {"hitsPerPage": size, "page": number, "totalPages": pages, "totalHits": total}
+    return told, max(0, number - 1) * size, size if number else 0
 
 
-def _hit(
+def hit(
     state: IndexState,
     found: FoundDocuments,
     number: int,
     document: dict[str, Any],
     given: Mapping[str, Any],
 ) -> dict[str, Any]:
-    displayed = paths.selected(document, state.settings["displayedAttributes"])
+    plain = vectors.shown(document, state.settings, is_wanted=False)
+    displayed = paths.selected(plain, state.settings["displayedAttributes"])
     wanted = given.get("attributesToRetrieve")
-    hit = dict(displayed if wanted is None else paths.selected(displayed, wanted))
+    shown = dict(displayed if wanted is None else paths.selected(displayed, wanted))
     highlights = given.get("attributesToHighlight") or []
     crops = _crops(given)
     if highlights or crops:
-        formatter = Formatter(found.matcher, given, highlights, crops, state.room)
-        hit["_formatted"] = formatter.whole(displayed, wanted)
+        tokenizer = texts.tokenizer(state.settings)
+        formatter = Formatter(found.matcher, tokenizer, given, highlights, crops, state.room)
+        shown["_formatted"] = formatter.whole(displayed, wanted)
+    if given.get("retrieveVectors"):
+        told = vectors.shown(document, state.settings, is_wanted=True)
+        shown[vectors.FIELD] = told[vectors.FIELD]
     if given.get("showMatchesPosition"):
-        hit["_matchesPosition"] = _positions(found.matcher, displayed)
+        shown["_matchesPosition"] = _positions(found.matcher, displayed)
     if given.get("showRankingScore"):
-        hit["_rankingScore"] = found.scores.get(number, 1.0)
+        shown["_rankingScore"] = found.scores.get(number, 1.0)
+    if given.get("showRankingScoreDetails"):
+        shown["_rankingScoreDetails"] = score_details.told(found, number)
     if found.point is not None and (place := place_of(document)) is not None:
-        hit["_geoDistance"] = round(meters(found.point, place))
-    return hit
+        shown["_geoDistance"] = round(meters(found.point, place))
+    return shown
 
 
 def _crops(given: Mapping[str, Any]) -> dict[str, int]:
@@ -101,12 +111,14 @@ class Formatter:
     def __init__(
         self,
         matcher: Matcher | None,
+        tokenizer: texts.Tokenizer,
         given: Mapping[str, Any],
         highlights: Sequence[str],
         crops: Mapping[str, int],
         room: AnswerRoom,
     ) -> None:
         self._matcher = matcher
+        self._tokenizer = tokenizer
         self._highlights = highlights
         self._crops = crops
         self._room = room
@@ -134,7 +146,7 @@ class Formatter:
         return self._text(text, crop, is_marked=is_marked)
 
     def _text(self, text: str, crop: int | None, *, is_marked: bool) -> str:
-        words = texts.words(text)
+        words = self._tokenizer.words(text)
         marks = marked(self._matcher, words)
         start, end = 0, len(text)
         if crop and len(words) > crop:
@@ -187,11 +199,13 @@ def _window(words: Sequence[texts.Word], marks: Sequence[tuple[int, int]], size:
 def _positions(matcher: Matcher | None, document: dict[str, Any]) -> dict[str, list[Any]]:
     """By path, the bytes of each match; `indices` tells the item of an array."""
     found: dict[str, list[Any]] = {}
+    if matcher is None:
+        return found
     for path, values in paths.fields(document).items():
         for item, value in enumerate(values):
             for text in paths.texts(value):
                 at = before = 0
-                for start, end in marked(matcher, texts.words(text)):
+                for start, end in marked(matcher, matcher.tokenizer.words(text)):
                     # Not from the beginning each time: a text may have a million matches.
                     before += len(text[at:start].encode(_BYTES))
                     at = start
@@ -229,13 +243,25 @@ def facets(
 
 
 def _distribution(state: IndexState, search: Search, ids: set[int], path: str) -> dict[str, int]:
-    settings = state.settings["faceting"]
-    orders = settings["sortFacetValuesBy"]
-    counted = search.selection.facet(path, ids)
-    counted.sort()
+    return dict(shown_values(state, path, search.selection.facet(path, ids)))
+
+
+def shown_values(
+    state: IndexState, path: str, counted: list[tuple[str, int]]
+) -> list[tuple[str, int]]:
+    """Values of a facet and their counts, in the order and number that the settings say."""
+    ordered = ordered_values(state, path, counted)
+    return ordered[: state.settings["faceting"]["maxValuesPerFacet"]]
+
+
+def ordered_values(
+    state: IndexState, path: str, counted: list[tuple[str, int]]
+) -> list[tuple[str, int]]:
+    orders = state.settings["faceting"]["sortFacetValuesBy"]
+    ordered = sorted(counted)
     if orders.get(path, orders.get("*", "alpha")) == "count":
-        counted.sort(key=lambda each: -each[1])
-    return dict(counted[: settings["maxValuesPerFacet"]])
+        ordered.sort(key=lambda each: -each[1])
+    return ordered
 
 
 def _or(value: str | None, default: str) -> str:

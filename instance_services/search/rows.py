@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from instance_services.search import paths, texts
+from instance_services.search import paths, texts, vectors
 
 # The kinds of a value, as field_values has them.
 NUMBER: Final = 0
@@ -26,26 +26,33 @@ class FieldValue(NamedTuple):
     original: str | None
 
 
-def attribute_words(document: dict[str, Any]) -> dict[str, list[texts.Word]]:
+def attribute_words(
+    document: dict[str, Any], tokenizer: texts.Tokenizer
+) -> dict[str, list[texts.Word]]:
     """By path, the words of an attribute; items of an array are far from one another."""
     found: dict[str, list[texts.Word]] = {}
-    for path, values in paths.fields(document).items():
+    for path, values in paths.fields(_searched(document)).items():
         words: list[texts.Word] = []
         for value in values:
             for text in paths.texts(value):
                 first = words[-1].position + texts.GAP if words else 0
-                words.extend(texts.words(text, first))
+                words.extend(tokenizer.words(text, first))
         if words:
             found[path] = words
     return found
 
 
-def packed_words(document: dict[str, Any]) -> bytes:
+def _searched(document: dict[str, Any]) -> dict[str, Any]:
+    """Without vectors, which are neither words nor values."""
+    return {name: value for name, value in document.items() if name != vectors.FIELD}
+
+
+def packed_words(document: dict[str, Any], tokenizer: texts.Tokenizer) -> bytes:
     """By path, words and their positions, in as little room as is read quickly."""
     return orjson.dumps(
         {
             path: [" ".join(word.text for word in words), [word.position for word in words]]
-            for path, words in attribute_words(document).items()
+            for path, words in attribute_words(document, tokenizer).items()
         }
     )
 
@@ -69,7 +76,7 @@ def field_values(document: dict[str, Any], patterns: Iterable[str]) -> Iterator[
     wanted = list(patterns)
     if not wanted:
         return
-    for path, values in paths.fields(document).items():
+    for path, values in paths.fields(_searched(document)).items():
         if paths.rank(wanted, path) is None:
             continue
         yield FieldValue(path, PRESENT, None, None, None)

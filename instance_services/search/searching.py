@@ -1,42 +1,38 @@
 """Owns a search: what is found, in which order, and what is told of it."""
 
-import math
-import re
+import heapq
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 from typing import Any, Final
 
 import orjson
 
-from instance_services.search import candidates, filters, paths, queries, ranking, rows
+from instance_services.search import (
+    candidates,
+    expansions,
+    filters,
+    merging,
+    paths,
+    queries,
+    ranking,
+    rows,
+    score_details,
+    semantics,
+    setting_checks,
+)
 from instance_services.search.errors import ApiError
-from instance_services.search.selecting import Selection, meters
+from instance_services.search.found import FoundDocuments, Rules
+from instance_services.search.selecting import Selection
 from instance_services.search.snapshots import IndexState
+from instance_services.search.sorting import SortKey, SortRule, is_of_values, sort_rule
 
 TIMEOUT_S: Final = 10.0
-_SORT: Final = re.compile(r"(?P<path>.+):(?P<direction>asc|desc)", re.DOTALL)
-_POINT: Final = re.compile(r"_geoPoint\(\s*([-+.\deE]+)\s*,\s*([-+.\deE]+)\s*\)")
-_LAST: Final = math.inf
-Key = Callable[[int], float]
-
-
-@dataclass(frozen=True)
-class FoundDocuments:
-    """Numbers of documents, best first. `total` may be an estimate, of what was not looked at."""
-
-    ids: list[int]
-    total: int
-    scores: Mapping[int, float] = field(default_factory=dict)
-    matcher: ranking.Matcher | None = None
-    point: tuple[float, float] | None = None
-
-
-@dataclass(frozen=True)
-class SortRule:
-    path: str
-    is_descending: bool
-    point: tuple[float, float] | None = None
+CUTOFF_MS: Final = 1_500
+"""After this time what was not looked at is left out, where the settings say nothing else."""
+ALWAYS_RANKED: Final = 20
+"""As many of the best candidates are ranked, however long it takes."""
 
 
 class Search:
@@ -52,25 +48,43 @@ class Search:
         self._state = state
         self._given = given
         self._settings = state.settings
-        self._ends = time.monotonic() + timeout_s
+        started = time.monotonic()
+        self._ends = started + timeout_s
+        cutoff_ms = state.settings["searchCutoffMs"]
+        cutoff_s = (CUTOFF_MS if cutoff_ms is None else cutoff_ms) / 1_000
+        self._cut_off = started + min(cutoff_s, timeout_s)
         self.selection = Selection(state.data, state.number, state.settings, self._go_on)
         self._tenant_filter = tenant_filter
 
     def find(self) -> FoundDocuments:
         """All that is found, at most a thousand for a query. Raises ApiError."""
         node = self._filter()
-        query = queries.parse(self._given.get("q"), self._settings)
+        query = self._query()
         sorting = self._sorting()
         self._searchable()
+        self._check_locales()
         among = None if node is None else self.selection.ids(node, "invalid_search_filter")
         keys = self._value_keys(sorting)
-        if query.terms:
+        near = semantics.asked(self._given, self._state)
+        if near is None and query.terms:
             found = self._of_query(query, among, keys)
-        else:
+        elif near is None:
             found = self._of_all(query, among, keys)
+        else:
+            found = self._of_vector(near, query, among, keys)
+            if query.terms and near.ratio < 1:
+                by_words = replace(self._of_query(query, among, keys), rules=keys)
+                found = merging.merged(by_words, found, near.ratio)
         found = self._distinct(found)
         point = next((rule.point for rule in sorting if rule.point is not None), None)
-        return FoundDocuments(found.ids, found.total, found.scores, found.matcher, point)
+        return replace(found, point=point, rules=keys)
+
+    def _query(self) -> queries.ParsedQuery:
+        query = queries.parse(self._given.get("q"), self._settings)
+        if self._state.searcher is None:
+            return query
+        words = candidates.IndexedWords(self._state.searcher)
+        return expansions.expanded(query, self._settings, words)
 
     def _filter(self) -> "filters.Node | None":
         parts = []
@@ -82,6 +96,14 @@ class Search:
             if node is not None:
                 parts.append(node)
         return filters.And(tuple(parts)) if parts else None
+
+    def _check_locales(self) -> None:
+        unknown = setting_checks.unknown_locales(self._given.get("locales") or ())
+        if unknown:
+            raise ApiError(
+                "invalid_search_locales",
+                f"`{unknown[0][:100]}` is no language that is known, as `en` and `eng` are",
+            )
 
     def _sorting(self) -> list[SortRule]:
         found = [sort_rule(each) for each in self._given.get("sort") or ()]
@@ -97,37 +119,19 @@ class Search:
             raise ApiError("invalid_search_sort", "the ranking rule `sort` is needed to sort")
         return found
 
-    def _value_keys(self, sorting: Sequence[SortRule]) -> list[tuple[str, list[Key]]]:
-        """For each ranking rule, what it looks up by the number of a document."""
-        found: list[tuple[str, list[Key]]] = []
+    def _value_keys(self, sorting: Sequence[SortRule]) -> Rules:
+        found: list[tuple[str, Sequence[SortKey]]] = []
         for rule in self._settings["rankingRules"]:
             if rule == "sort":
-                found.append((rule, [self._key(each) for each in sorting]))
+                found.append((rule, [SortKey(self.selection, each) for each in sorting]))
             elif ":" in rule:
-                found.append((rule, [self._key(sort_rule(rule))]))
+                found.append((rule, [SortKey(self.selection, sort_rule(rule))]))
             else:
                 found.append((rule, []))
         return found
 
-    def _key(self, rule: SortRule) -> Key:
-        """The place of a document's value among all; those without one are last."""
-        if rule.point is not None:
-            sign = -1 if rule.is_descending else 1
-            point = rule.point
-            places = self.selection.places()
-            far = {each: sign * meters(point, place) for each, place in places.items()}
-            return lambda document: far.get(document, _LAST)
-        values = self.selection.sort_values(rule.path, is_descending=rule.is_descending)
-        ordered = sorted({each for each in values.values() if each[0] == rows.NUMBER})
-        texts = sorted({each for each in values.values() if each[0] != rows.NUMBER})
-        if rule.is_descending:
-            ordered.reverse()
-            texts.reverse()
-        ranks = {value: rank for rank, value in enumerate([*ordered, *texts])}
-        return lambda document: ranks[values[document]] if document in values else _LAST
-
     def _of_all(
-        self, query: queries.ParsedQuery, among: set[int] | None, keys: list[tuple[str, list[Key]]]
+        self, query: queries.ParsedQuery, among: set[int] | None, keys: Rules
     ) -> FoundDocuments:
         """Without words all documents are equal, but for their values."""
         ids = self._state.in_order(self.selection.ids(None, "") if among is None else among)
@@ -148,60 +152,77 @@ class Search:
         return [document for document in ids if document not in excluded]
 
     def _of_query(
-        self, query: queries.ParsedQuery, among: set[int] | None, keys: list[tuple[str, list[Key]]]
+        self, query: queries.ParsedQuery, among: set[int] | None, keys: Rules
     ) -> FoundDocuments:
         matcher = self._matcher(query)
         if self._state.searcher is None:
             return FoundDocuments([], 0, {}, matcher)
         strategy = self._given.get("matchingStrategy") or "last"
         order = self._order(query, strategy)
+        context = self._context(query)
         terms = [_alternatives(query.terms[number]) for number in order]
         needed = len(terms) if strategy == "all" else 1
         ids, count = candidates.find(
             self._state.searcher, terms[:needed], terms[needed:], among=among
         )
-        ranked: list[tuple[list[float], int, int, float]] = []
-        for document, place, packed in self._words(ids):
+        ranked: list[tuple[list[float], int, int]] = []
+        costs: dict[int, list[list[ranking.Cost]]] = {}
+        looked_at = 0
+        for document, place, packed in self._best_first(ids):
+            if looked_at >= ALWAYS_RANKED and time.monotonic() > self._cut_off:
+                break
+            looked_at += 1
             words = rows.unpacked_words(packed)
             hits = matcher.hits(words)
             kept = ranking.matched(hits, order)
             if kept < needed or matcher.is_excluded(words):
                 continue
             counted = [hits[number] for number in sorted(order[:kept])]
-            cost, score = self._cost(counted, query, words, document, keys)
-            ranked.append((cost, place, document, score))
+            costs[document] = [
+                ranking.cost_of(rule, counted, words, context)
+                for rule, _ in keys
+                if not is_of_values(rule)
+            ]
+            ranked.append((_order_of(document, keys, costs[document]), place, document))
         ranked.sort()
-        threshold = self._given.get("rankingScoreThreshold")
-        kept_ids = [
-            (document, score)
-            for _, _, document, score in ranked
-            if threshold is None or score >= threshold
-        ]
-        total = len(kept_ids) + max(0, count - len(ids))
-        return FoundDocuments(
-            [document for document, _ in kept_ids], total, dict(kept_ids), matcher
-        )
+        scores = {each: ranking.score(chain.from_iterable(costs[each])) for each in costs}
+        least = self._given.get("rankingScoreThreshold") or 0.0
+        kept_ids = [document for _, _, document in ranked if scores[document] >= least]
+        total = len(kept_ids) + max(0, count - looked_at)
+        return FoundDocuments(kept_ids, total, scores, matcher, costs=costs)
 
-    def _cost(
+    def _context(self, query: queries.ParsedQuery) -> ranking.RankingContext:
+        is_by_attribute = self._settings["proximityPrecision"] == "byAttribute"
+        return ranking.RankingContext(query, len(self._searchable()), is_by_attribute)
+
+    def near(self, wanted: semantics.NearSearch) -> FoundDocuments:
+        """What is nearest to a vector, whatever the words are. Raises ApiError."""
+        node = self._filter()
+        among = None if node is None else self.selection.ids(node, "invalid_search_filter")
+        return self._of_vector(wanted, queries.ParsedQuery(), among, self._value_keys([]))
+
+    def _of_vector(
         self,
-        hits: list[list[ranking.Hit]],
+        wanted: semantics.NearSearch,
         query: queries.ParsedQuery,
-        words: ranking.Words,
-        document: int,
-        keys: list[tuple[str, list[Key]]],
-    ) -> tuple[list[float], float]:
-        self._go_on()
-        costs: list[float] = []
-        scored: list[ranking.Cost] = []
-        ranks = len(self._searchable())
-        for rule, some in keys:
-            if rule == "sort" or ":" in rule:
-                costs.extend(key(document) for key in some)
-                continue
-            found = ranking.cost_of(rule, hits, query, words, ranks)
-            scored.extend(found)
-            costs.extend(each.cost for each in found)
-        return costs, ranking.score(scored)
+        among: set[int] | None,
+        keys: Rules,
+    ) -> FoundDocuments:
+        """The nearest ones; what is about values has its place among the rules."""
+        least = self._given.get("rankingScoreThreshold") or 0.0
+        near = {
+            document: similarity
+            for document, similarity in wanted.similarities(self._state).items()
+            if similarity >= least and (among is None or document in among)
+        }
+        pairs = ((similarity, -document) for document, similarity in near.items())
+        kept = {-each: near[-each] for _, each in heapq.nlargest(candidates.CANDIDATES_MAX, pairs)}
+        best = list(kept)
+        found = FoundDocuments(
+            best, len(near), kept, self._matcher(query), rules=keys, similarities=kept
+        )
+        parts = {document: score_details.comparable(found, document, 1.0) for document in best}
+        return replace(found, ids=merging.ordered(parts))
 
     def _order(self, query: queries.ParsedQuery, strategy: str) -> list[int]:
         """The terms, those that may be left out first at the end."""
@@ -237,6 +258,10 @@ class Search:
             (self._state.number, orjson.dumps(ids).decode()),
         ).fetchall()
 
+    def _best_first(self, ids: list[int]) -> list[tuple[int, int, bytes]]:
+        found = {row[0]: row for row in self._words(ids)}
+        return [found[each] for each in ids if each in found]
+
     def _distinct(self, found: FoundDocuments) -> FoundDocuments:
         """Of documents with a value in common, only the best."""
         attribute = self._given.get("distinct") or self._settings["distinctAttribute"]
@@ -259,7 +284,7 @@ class Search:
                 kept.append(document)
                 seen.update(own)
         total = found.total - (len(found.ids) - len(kept))
-        return FoundDocuments(kept, total, found.scores, found.matcher)
+        return replace(found, ids=kept, total=total)
 
     def _check_distinct(self, attribute: str) -> None:
         allowed = [
@@ -282,32 +307,26 @@ class Search:
             )
 
 
-def sort_rule(text: str) -> SortRule:
-    """`price:asc`, or `_geoPoint(48.8, 2.3):asc`. Raises ApiError."""
-    match = _SORT.fullmatch(text)
-    if match is None:
-        raise ApiError(
-            "invalid_search_sort",
-            f"`{text[:200]}` is no way to sort: write an attribute and `:asc` or `:desc`",
-        )
-    path, is_descending = match["path"], match["direction"] == "desc"
-    if not path.startswith("_geoPoint("):
-        return SortRule(path, is_descending)
-    point = _POINT.fullmatch(path)
-    try:
-        place = (float(point[1]), float(point[2])) if point else None
-    except ValueError:
-        place = None
-    if place is None:
-        raise ApiError(
-            "invalid_search_sort", "_geoPoint takes latitude and longitude: _geoPoint(48.8, 2.3)"
-        )
-    return SortRule(rows.GEO, is_descending, place)
-
-
 def _alternatives(term: queries.Term) -> list[list[candidates.WantedWord]]:
     own = [candidates.WantedWord(word, term.typos, term.is_prefix) for word in term.words]
     if term.is_phrase:
         own = [candidates.WantedWord(word) for word in term.words]
-    others = [[candidates.WantedWord(word) for word in synonym] for synonym in term.synonyms]
-    return [own, *others]
+    return [own, *map(_wanted, term.alternatives)]
+
+
+def _wanted(alternative: queries.Alternative) -> list[candidates.WantedWord]:
+    *before, last = alternative.words
+    found = [candidates.WantedWord(word) for word in before]
+    return [*found, candidates.WantedWord(last, is_prefix=alternative.is_prefix)]
+
+
+def _order_of(document: int, rules: Rules, costs: Sequence[Sequence[ranking.Cost]]) -> list[float]:
+    """What documents are compared by: costs and places of values, in the order of the rules."""
+    found: list[float] = []
+    rest = iter(costs)
+    for rule, keys in rules:
+        if is_of_values(rule):
+            found.extend(key(document) for key in keys)
+        else:
+            found.extend(each.cost for each in next(rest))
+    return found

@@ -151,6 +151,15 @@ class Selection:
             (self._number, path, orjson.dumps(list(among)).decode()),
         ).fetchall()
 
+    def facet_texts(self, path: str, among: set[int]) -> list[tuple[str, str, int]]:
+        """Each without case and accents, as it was written, and how many documents have it."""
+        return self._data.execute(
+            "SELECT text, min(original), count(DISTINCT document) FROM field_values"
+            " WHERE index_number = ? AND path = ? AND kind = 1"
+            " AND document IN (SELECT value FROM json_each(?)) GROUP BY text",
+            (self._number, path, orjson.dumps(list(among)).decode()),
+        ).fetchall()
+
     def facet_range(self, path: str, among: set[int]) -> tuple[float, float] | None:
         low, high = self._data.execute(
             "SELECT min(number), max(number) FROM field_values WHERE index_number = ?"

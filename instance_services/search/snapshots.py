@@ -7,7 +7,7 @@ all that the rows have; what else they have is not among the rows.
 
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ import orjson
 from instance_services.search import candidates, configuration, databases
 from instance_services.search.answer_room import AnswerRoom
 from instance_services.search.errors import ApiError
+from instance_services.search.vector_store import VectorStore
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class IndexState:
     primary_key: str | None
     settings: dict[str, Any]
     room: AnswerRoom
+    vectors: VectorStore
 
     def documents(self, ids: list[int]) -> dict[int, dict[str, Any]]:
         """Raises ApiError where they are more than the answer has room for."""
@@ -70,6 +72,7 @@ class Snapshots:
         self._folder = folder
         self._answer_bytes = answer_bytes
         self._candidates = candidates.Candidates(folder / databases.CANDIDATES)
+        self._vectors = VectorStore()
         self._own = threading.local()
         self._looking = threading.Lock()
 
@@ -112,20 +115,33 @@ class Snapshots:
     @contextmanager
     def index(self, uid: str) -> Iterator[IndexState]:
         """Raises ApiError where there is none."""
+        with self.indexes([uid]) as states:
+            yield states[uid]
+
+    @contextmanager
+    def indexes(self, uids: Iterable[str]) -> Iterator[dict[str, IndexState]]:
+        """By uid, one state of all of them. Raises ApiError where one of them does not exist."""
+        wanted = list(dict.fromkeys(uids))
         while True:
             before = self._generation()
-            number = self._number(uid)
+            numbers = [self._number(uid) for uid in wanted]
             with self._looking:
-                searcher = self._candidates.searcher(number)
+                searchers = [self._candidates.searcher(number) for number in numbers]
             with self.reading() as data:
                 if self._generation() != before:
                     continue
-                row = data.execute(
-                    "SELECT primary_key, settings FROM indexes WHERE number = ?", (number,)
-                ).fetchone()
-                settings = configuration.complete(orjson.loads(row[1]))
-                yield IndexState(data, searcher, number, uid, row[0], settings, self.room)
+                found = zip(wanted, numbers, searchers, strict=True)
+                yield {uid: self._state(data, *each) for uid, *each in found}
                 return
+
+    def _state(self, data: sqlite3.Connection, number: int, searcher: Any) -> IndexState:
+        uid, primary_key, settings = data.execute(
+            "SELECT uid, primary_key, settings FROM indexes WHERE number = ?", (number,)
+        ).fetchone()
+        complete = configuration.complete(orjson.loads(settings))
+        return IndexState(
+            data, searcher, number, uid, primary_key, complete, self.room, self._vectors
+        )
 
     def _generation(self) -> int:
         (found,) = self.data.execute("SELECT number FROM generation").fetchone()

@@ -6,6 +6,7 @@ from typing import Any
 from instance_services.search import databases
 from instance_services.search.boundary import SearchService
 from instance_services.search.callers import KeyBearer
+from instance_services.search.vectors import FIELD
 
 
 def of_index(
@@ -18,16 +19,19 @@ def of_index(
     ).fetchone()
     fields = data.execute(
         "SELECT member.key, count(*) FROM documents, json_each(CAST(body AS TEXT)) AS member"
-        " WHERE index_number = ? GROUP BY member.key",
-        (number,),
+        " WHERE index_number = ? AND member.key <> ? GROUP BY member.key",
+        (number, FIELD),
     )
+    vectors, embedded = data.execute(
+        "SELECT count(*), count(DISTINCT document) FROM vectors WHERE index_number = ?", (number,)
+    ).fetchone()
     return {
         "numberOfDocuments": count,
         "rawDocumentDbSize": size,
         "avgDocumentSize": size // count if count else 0,
         "isIndexing": _is_indexing(service, uid),
-        "numberOfEmbeddings": 0,
-        "numberOfEmbeddedDocuments": 0,
+        "numberOfEmbeddings": vectors,
+        "numberOfEmbeddedDocuments": embedded,
         "fieldDistribution": dict(fields),
     }
 

@@ -20,6 +20,7 @@ def of(given: Mapping[str, Any], caller: KeyBearer) -> Filters:
     """Of parameters by their names in snake case; `*` in a list is all. Raises ApiError."""
     return Filters(
         uids=_numbers("uids", given.get("uids")),
+        batch_uids=_numbers("batch_uids", given.get("batch_uids")),
         statuses=_names("statuses", given.get("statuses"), STATUSES),
         types=_names("types", given.get("types"), TYPES),
         index_uids=_list(given.get("index_uids")),

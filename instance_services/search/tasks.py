@@ -11,20 +11,40 @@ from typing import Any, Final
 import orjson
 
 from instance_services.search.clock import Clock, system_clock, written
+from instance_services.search.errors import ApiError
 
 STATUSES: Final = ("enqueued", "processing", "succeeded", "failed", "canceled")
 TYPES: Final = (
     *("documentAdditionOrUpdate", "documentDeletion", "settingsUpdate", "indexCreation"),
     *("indexDeletion", "indexUpdate", "indexSwap", "taskCancelation", "taskDeletion"),
+    *("documentEdition", "dumpCreation", "snapshotCreation", "export", "upgradeDatabase"),
+    *("indexCompaction", "networkTopologyChange"),
 )
+"""Those of the original; this engine has tasks of the first nine."""
 OF_DOCUMENTS: Final = frozenset({"documentAdditionOrUpdate", "documentDeletion"})
-_WAITING: Final = (
-    "SELECT uid, index_uid, type, coalesce(length(payload), 0) FROM tasks WHERE status = 'enqueued'"
-)
+_WAITING: Final = "SELECT uid, index_uid, type, payload_bytes FROM tasks WHERE status = 'enqueued'"
 _COLUMNS: Final = (
     "uid, index_uid, type, status, details, error, canceled_by, enqueued_at, started_at,"
-    " finished_at"
+    " finished_at, batch_uid"
 )
+_FINISHED: Final = ("succeeded", "failed", "canceled")
+_FIRST: Final = ("taskCancelation", "taskDeletion")
+"""Types that are done before all others, in this order."""
+
+
+@dataclass(frozen=True)
+class QueueLimits:
+    """From `tasks` on, the `pruned` oldest finished ones are deleted.
+
+    None is accepted while `tasks + pruned` are there, or what waits has `payload_bytes`.
+    """
+
+    tasks: int = 1_000_000
+    pruned: int = 100_000
+    payload_bytes: int = 10 * 2**30
+
+
+QUEUE_LIMITS: Final = QueueLimits()
 
 
 @dataclass(frozen=True)
@@ -58,9 +78,15 @@ class Outcome:
 class TaskQueue:
     """The tasks of one instance, over a connection of the caller's thread."""
 
-    def __init__(self, connection: sqlite3.Connection, clock: Clock = system_clock) -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        clock: Clock = system_clock,
+        limits: QueueLimits = QUEUE_LIMITS,
+    ) -> None:
         self._connection = connection
         self._clock = clock
+        self._limits = limits
 
     def accept(
         self,
@@ -69,16 +95,21 @@ class TaskQueue:
         details: Mapping[str, Any],
         payload: bytes = b"",
     ) -> dict[str, Any]:
-        """A new task, on disk when this returns; its summary, as a 202 has it."""
+        """A new task, on disk when this returns; its summary, as a 202 has it.
+
+        Raises ApiError where there is no room for it.
+        """
         now = written(self._clock())
         with self._transaction():
+            if kind not in _FIRST:
+                self._check_room(len(payload))
             (uid,) = self._connection.execute(
-                "UPDATE next_task SET uid = uid + 1 RETURNING uid - 1"
+                "UPDATE queue SET next_task = next_task + 1 RETURNING next_task - 1"
             ).fetchone()
             self._connection.execute(
-                "INSERT INTO tasks (uid, index_uid, type, status, details, payload, enqueued_at)"
-                " VALUES (?, ?, ?, 'enqueued', ?, ?, ?)",
-                (uid, index_uid, kind, orjson.dumps(details).decode(), payload, now),
+                "INSERT INTO tasks (uid, index_uid, type, status, details, payload, payload_bytes,"
+                " enqueued_at) VALUES (?, ?, ?, 'enqueued', ?, ?, ?, ?)",
+                (uid, index_uid, kind, orjson.dumps(details).decode(), payload, len(payload), now),
             )
         return {
             "taskUid": uid,
@@ -145,13 +176,35 @@ class TaskQueue:
     def put_back(self) -> None:
         """After an end amid a batch, what was being processed waits again."""
         self._connection.execute(
-            "UPDATE tasks SET status = 'enqueued', started_at = NULL WHERE status = 'processing'"
+            "UPDATE tasks SET status = 'enqueued', started_at = NULL, batch_uid = NULL"
+            " WHERE status = 'processing'"
         )
 
     def is_waiting(self, last: int) -> bool:
         """Whether a task up to this one waits."""
         sql = "SELECT 1 FROM tasks WHERE status = 'enqueued' AND uid <= ? LIMIT 1"
         return self._connection.execute(sql, (last,)).fetchone() is not None
+
+    def prune(self) -> None:
+        """Has the oldest finished tasks deleted where there are too many, by a task as well."""
+        (tasks,) = self._connection.execute("SELECT tasks FROM queue").fetchone()
+        if tasks < self._limits.tasks:
+            return
+        oldest = self._connection.execute(
+            "SELECT uid FROM tasks WHERE status IN ('succeeded', 'failed', 'canceled')"
+            " ORDER BY uid LIMIT ?",
+            (self._limits.pruned,),
+        ).fetchall()
+        # Fewer would be those that deleted others, again and again.
+        if len(oldest) < self._limits.pruned:
+            return
+        uids = [uid for (uid,) in oldest]
+        details = {
+            "matchedTasks": len(uids),
+            "deletedTasks": None,
+            "originalFilter": f"?from={uids[-1]}&limit={len(uids)}&statuses={','.join(_FINISHED)}",
+        }
+        self.accept("taskDeletion", None, details, orjson.dumps({"uids": uids}))
 
     def claim(self, most: int, bytes_max: int) -> list[Task]:
         """What is processed next, and together: a cancelation, or the oldest task.
@@ -167,10 +220,13 @@ class TaskQueue:
                 return []
             uids = [first.uid, *self._following(first, most - 1, bytes_max)]
             marks = ", ".join("?" * len(uids))
+            (number,) = self._connection.execute(
+                "UPDATE queue SET next_batch = next_batch + 1 RETURNING next_batch - 1"
+            ).fetchone()
             self._connection.execute(
-                "UPDATE tasks SET status = 'processing', started_at = ?"  # noqa: S608 - bound
-                f" WHERE uid IN ({marks})",
-                [now, *uids],
+                "UPDATE tasks SET status = 'processing', started_at = ?,"  # noqa: S608 - bound
+                f" batch_uid = ? WHERE uid IN ({marks})",
+                [now, number, *uids],
             )
         return [self._task(uid) for uid in uids]
 
@@ -180,7 +236,7 @@ class TaskQueue:
             for uid, outcome in outcomes.items():
                 self._connection.execute(
                     "UPDATE tasks SET status = ?, details = ?, error = ?, finished_at = ?,"
-                    " started_at = coalesce(started_at, ?), payload = NULL"
+                    " started_at = coalesce(started_at, ?), payload = NULL, payload_bytes = 0"
                     " WHERE uid = ? AND status IN ('enqueued', 'processing')",
                     (
                         outcome.status,
@@ -198,9 +254,11 @@ class TaskQueue:
         with self._transaction():
             found = self._connection.execute(
                 "UPDATE tasks SET status = 'canceled', canceled_by = ?, finished_at = ?,"
-                " payload = NULL WHERE status = 'enqueued' AND uid <> ?"
+                " payload = NULL, payload_bytes = 0,"
+                " batch_uid = (SELECT batch_uid FROM tasks WHERE uid = ?)"
+                " WHERE status = 'enqueued' AND uid <> ?"
                 " AND uid IN (SELECT value FROM json_each(?))",
-                (by, now, by, orjson.dumps(list(uids)).decode()),
+                (by, now, by, by, orjson.dumps(list(uids)).decode()),
             )
             return found.rowcount
 
@@ -214,10 +272,28 @@ class TaskQueue:
         return found.rowcount
 
     def _next(self) -> "_Waiting | None":
-        row = self._connection.execute(
-            f"{_WAITING} ORDER BY type <> 'taskCancelation', uid LIMIT 1"
-        ).fetchone()
+        for kind in _FIRST:
+            row = self._connection.execute(
+                f"{_WAITING} AND type = ? ORDER BY uid LIMIT 1", (kind,)
+            ).fetchone()
+            if row is not None:
+                return _Waiting(*row)
+        row = self._connection.execute(f"{_WAITING} ORDER BY uid LIMIT 1").fetchone()
         return None if row is None else _Waiting(*row)
+
+    def _check_room(self, size_bytes: int) -> None:
+        """Finished tasks are deleted in time: what is too much waits."""
+        tasks, waiting_bytes = self._connection.execute(
+            "SELECT tasks, payload_bytes FROM queue"
+        ).fetchone()
+        limits = self._limits
+        many = tasks >= limits.tasks + limits.pruned
+        if many or waiting_bytes + size_bytes > limits.payload_bytes:
+            raise ApiError(
+                "no_space_left_on_device",
+                "too many tasks wait, or they are too large; wait until some are done, or cancel "
+                "or delete some",
+            )
 
     def _following(self, first: "_Waiting", most: int, bytes_max: int) -> list[int]:
         if first.type not in OF_DOCUMENTS:
@@ -246,10 +322,14 @@ class TaskQueue:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield
-        except BaseException:
-            self._connection.execute("ROLLBACK")
+            self._connection.execute("COMMIT")
+        except BaseException as error:
+            # An error of SQLite may have ended it already.
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            if isinstance(error, sqlite3.OperationalError) and "full" in str(error):
+                raise ApiError("no_space_left_on_device", "the storage is full") from error
             raise
-        self._connection.execute("COMMIT")
 
 
 @dataclass(frozen=True)
@@ -257,6 +337,7 @@ class Filters:
     """What tasks are meant; None is all. Times are as they are written."""
 
     uids: Sequence[int] | None = None
+    batch_uids: Sequence[int] | None = None
     statuses: Sequence[str] | None = None
     types: Sequence[str] | None = None
     index_uids: Sequence[str] | None = None
@@ -270,6 +351,7 @@ class Filters:
         parts, values = ["1"], []
         for column, wanted in (
             ("uid", self.uids),
+            ("batch_uid", self.batch_uids),
             ("status", self.statuses),
             ("type", self.types),
             ("index_uid", self.index_uids),
@@ -292,24 +374,26 @@ class Filters:
 
 
 def _view(row: Sequence[Any]) -> dict[str, Any]:
-    (uid, index_uid, kind, status, details, error, canceled_by, enqueued, started, finished) = row
+    (uid, index_uid, kind, status, details, error, canceled_by, enqueued, started, finished) = row[
+        :-1
+    ]
     return {
         "uid": uid,
-        "batchUid": None if started is None else uid,
+        "batchUid": row[-1],
         "indexUid": index_uid,
         "status": status,
         "type": kind,
         "canceledBy": canceled_by,
         "details": orjson.loads(details) if details else None,
         "error": orjson.loads(error) if error else None,
-        "duration": _duration(started, finished),
+        "duration": duration(started, finished),
         "enqueuedAt": enqueued,
         "startedAt": started,
         "finishedAt": finished,
     }
 
 
-def _duration(started: str | None, finished: str | None) -> str | None:
+def duration(started: str | None, finished: str | None) -> str | None:
     """As ISO 8601 has it: `PT0.012345S`."""
     if started is None or finished is None:
         return None

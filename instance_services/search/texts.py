@@ -2,8 +2,9 @@
 
 import re
 import unicodedata
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from rapidfuzz.distance import OSA
 
@@ -14,7 +15,7 @@ POSITIONS_MAX: Final = 65_535
 
 # Scripts without blanks between words: each character is a word.
 _SINGLE: Final = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af\u0e00-\u0e7f"
-_WORD: Final = re.compile(rf"[{_SINGLE}]|[^\W_{_SINGLE}]+")
+_LETTER: Final = rf"[^\W_{_SINGLE}]"
 _HARD: Final = re.compile(r"[.!?;,:|(){}\[\]\u2026\u3002\uff0c\n]")
 
 
@@ -34,20 +35,65 @@ def normalized(text: str) -> str:
     return "".join(each for each in folded if not unicodedata.combining(each))
 
 
-def words(text: str, first: int = 0) -> list[Word]:
-    """All words in order; a sentence's end counts as several positions."""
-    found: list[Word] = []
-    position, end = first, 0
-    for match in _WORD.finditer(text):
-        if found:
-            position += GAP if _HARD.search(text, end, match.start()) else 1
-        if position - first > POSITIONS_MAX:
-            break
-        end = match.end()
-        plain = normalized(match.group())
-        if plain:
-            found.append(Word(plain, position, match.start(), end))
-    return found
+class Tokenizer:
+    """Cuts texts into words.
+
+    `separators` end a word, `joiners` are letters of one, and what is in `dictionary` is one word,
+    wherever it is.
+    """
+
+    def __init__(
+        self,
+        separators: tuple[str, ...] = (),
+        joiners: tuple[str, ...] = (),
+        dictionary: tuple[str, ...] = (),
+    ) -> None:
+        listed, ends = _any_of(dictionary), _any_of(separators)
+        stop = "".join(rf"(?!{each})" for each in (listed, ends) if each)
+        letter = "|".join([each for each in (_any_of(joiners),) if each] + [_LETTER])
+        parts = [
+            *([rf"(?P<word>(?i:{listed}))"] if listed else []),
+            *([ends] if ends else []),
+            rf"(?P<letters>[{_SINGLE}]|(?:{stop}(?:{letter}))+)",
+        ]
+        self._pattern = re.compile("|".join(parts), re.DOTALL)
+
+    def words(self, text: str, first: int = 0) -> list[Word]:
+        """All words in order; a sentence's end counts as several positions."""
+        found: list[Word] = []
+        position, end = first, 0
+        for match in self._pattern.finditer(text):
+            if match.lastgroup is None:
+                continue
+            if found:
+                position += GAP if _HARD.search(text, end, match.start()) else 1
+            if position - first > POSITIONS_MAX:
+                break
+            end = match.end()
+            # A word of the dictionary may have blanks, and words are stored with blanks between.
+            plain = "_".join(normalized(match.group()).split())
+            if plain:
+                found.append(Word(plain, position, match.start(), end))
+        return found
+
+
+def tokenizer(settings: Mapping[str, Any]) -> Tokenizer:
+    """As the settings of an index have it."""
+    names = ("separatorTokens", "nonSeparatorTokens", "dictionary")
+    return _tokenizer(*(tuple(sorted(settings[name])) for name in names))
+
+
+@lru_cache(maxsize=64)
+def _tokenizer(
+    separators: tuple[str, ...], joiners: tuple[str, ...], dictionary: tuple[str, ...]
+) -> Tokenizer:
+    return Tokenizer(tuple(set(separators) - set(joiners)), joiners, dictionary)
+
+
+def _any_of(given: tuple[str, ...]) -> str:
+    """A pattern of these texts, the longest first; empty where there is none."""
+    wanted = sorted(filter(str.strip, given), key=len, reverse=True)
+    return f"(?:{'|'.join(map(re.escape, wanted))})" if wanted else ""
 
 
 def distance(one: str, other: str, most: int) -> int:

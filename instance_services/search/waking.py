@@ -74,6 +74,11 @@ class IndexingProcess:
             )
             assert self._process.stdin is not None
             assert self._process.stdout is not None
+            if self._ending.is_set():
+                # Who stops it may have seen the former one only.
+                self._process.stdin.close()
+                self._process.wait()
+                return
             # More than fits is no loss: it is woken already.
             os.set_blocking(self._process.stdin.fileno(), False)
             if self._process.stdout.readline():

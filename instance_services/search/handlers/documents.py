@@ -4,7 +4,7 @@ from typing import Any
 
 import orjson
 
-from instance_services.search import browsing, filters, paths, payloads
+from instance_services.search import browsing, filters, payloads
 from instance_services.search.boundary import SearchService
 from instance_services.search.errors import ApiError
 from specserver import Exchange, Reply
@@ -17,8 +17,10 @@ def list_(
     limit: int = 20,
     fields: list[str] | None = None,
     filter: str | None = None,  # noqa: A002 - the parameter's name
+    retrieve_vectors: bool = False,
 ) -> dict[str, Any]:
     given = {"offset": offset, "limit": limit, "fields": fields, "filter": filter}
+    given["retrieveVectors"] = retrieve_vectors
     return browsing.page(exchange.app_state, index_uid, given)
 
 
@@ -27,7 +29,11 @@ def fetch(exchange: Exchange, index_uid: str, body: dict[str, Any]) -> dict[str,
 
 
 def get(
-    exchange: Exchange, index_uid: str, document_id: str, fields: list[str] | None = None
+    exchange: Exchange,
+    index_uid: str,
+    document_id: str,
+    fields: list[str] | None = None,
+    retrieve_vectors: bool = False,
 ) -> dict[str, Any]:
     service: SearchService = exchange.app_state
     with service.snapshots.index(index_uid) as state:
@@ -37,7 +43,8 @@ def get(
         ).fetchone()
     if row is None:
         raise ApiError("document_not_found", f"there is no document `{document_id[:511]}`")
-    return paths.selected(orjson.loads(row[0]), fields or ["*"])
+    given = {"fields": fields, "retrieveVectors": retrieve_vectors}
+    return browsing.told(orjson.loads(row[0]), state.settings, given)
 
 
 def replace(

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from instance_services.search import answering
+from instance_services.search import answering, facet_searching, federating, similar
 from instance_services.search.boundary import check_index
 from specserver import Exchange
 
@@ -17,13 +17,17 @@ def get(exchange: Exchange, index_uid: str, **given: Any) -> dict[str, Any]:
     )
 
 
+def facets(exchange: Exchange, index_uid: str, body: dict[str, Any]) -> dict[str, Any]:
+    return facet_searching.answer(exchange.app_state, exchange.principal, index_uid, body)
+
+
+def similar_documents(exchange: Exchange, index_uid: str, body: dict[str, Any]) -> dict[str, Any]:
+    return similar.answer(exchange.app_state, exchange.principal, index_uid, body)
+
+
 def multi(exchange: Exchange, body: dict[str, Any]) -> dict[str, Any]:
     for query in body["queries"]:
         check_index(exchange, query["indexUid"])
-    return {
-        "results": [
-            {"indexUid": query["indexUid"]}
-            | answering.search(exchange.app_state, exchange.principal, query["indexUid"], query)
-            for query in body["queries"]
-        ]
-    }
+    if body.get("federation") is not None:
+        return federating.answer(exchange.app_state, exchange.principal, body)
+    return answering.each(exchange.app_state, exchange.principal, body["queries"])

@@ -4,7 +4,7 @@ from typing import Any
 
 import orjson
 
-from instance_services.search import configuration
+from instance_services.search import configuration, setting_checks
 from instance_services.search.boundary import SearchService
 from instance_services.search.errors import ApiError
 from specserver import Exchange, Reply
@@ -28,7 +28,8 @@ def get_one(exchange: Exchange, index_uid: str, setting: str) -> Any:
     name = _name(setting)
     service: SearchService = exchange.app_state
     with service.snapshots.index(index_uid) as state:
-        return Reply(200, state.settings[name])
+        # As bytes, because an answer that is null would have no body.
+        return Reply(200, orjson.dumps(state.settings[name]))
 
 
 def put_one(exchange: Exchange, index_uid: str, setting: str, body: Any) -> Reply:
@@ -57,5 +58,5 @@ def _name(setting: str) -> str:
 
 def _change(exchange: Exchange, index_uid: str, changes: dict[str, Any]) -> Reply:
     service: SearchService = exchange.app_state
-    configuration.check(changes)
+    setting_checks.check(changes)
     return service.accept("settingsUpdate", index_uid, changes, orjson.dumps(changes))

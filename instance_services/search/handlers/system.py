@@ -3,12 +3,31 @@
 from typing import Any
 
 from instance_services.search import contents as reading
+from instance_services.search import preview
 from instance_services.search.boundary import SearchService, check_master
 from instance_services.search.errors import ApiError
-from specserver import Exchange
+from specserver import Exchange, Reply
 
 # Of Meilisearch's API: what official clients compare.
 VERSION = "1.54.0"
+FEATURES = {
+    "metrics": False,
+    "logsRoute": False,
+    "editDocumentsByFunction": False,
+    "containsFilter": True,
+    "network": False,
+    "getTaskDocumentsRoute": False,
+    "compositeEmbedders": False,
+    "chatCompletions": False,
+    "multimodal": False,
+    "vectorStoreSetting": False,
+}
+"""What is experimental in Meilisearch, and whether it is here."""
+
+
+def root(exchange: Exchange) -> Reply | dict[str, str]:
+    service: SearchService = exchange.app_state
+    return preview.page() if service.is_development() else {"status": "Meilisearch is running"}
 
 
 async def health(exchange: Exchange) -> dict[str, str]:
@@ -34,6 +53,18 @@ def contents(exchange: Exchange) -> dict[str, Any]:
     with service.snapshots.reading() as data:
         indexes = reading.of_indexes(data)
     return {"indexes": indexes, "keys": reading.of_keys(service.snapshots.tasks)}
+
+
+async def features() -> dict[str, bool]:
+    return dict(FEATURES)
+
+
+async def switch_features(body: dict[str, bool | None]) -> dict[str, bool]:
+    for name, wanted in body.items():
+        if wanted is not None and wanted != FEATURES[name]:
+            told = "is always there" if FEATURES[name] else "does not exist here"
+            raise ApiError("feature_not_enabled", f"`{name}` {told}, and cannot be switched")
+    return dict(FEATURES)
 
 
 def left_out(feature: str) -> Any:
