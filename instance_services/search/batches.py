@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import orjson
 
-from instance_services.search.tasks import Filters, duration
+from instance_services.search.task_views import duration
+from instance_services.search.tasks import Filters
 
 _COLUMNS: Final = "batch_uid, index_uid, type, status, details, started_at, finished_at"
 

@@ -5,11 +5,11 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final
 
 import orjson
 
+from instance_services.search import task_views
 from instance_services.search.clock import Clock, system_clock, written
 from instance_services.search.errors import ApiError
 
@@ -23,10 +23,6 @@ TYPES: Final = (
 """Those of the original; this engine has tasks of the first nine."""
 OF_DOCUMENTS: Final = frozenset({"documentAdditionOrUpdate", "documentDeletion"})
 _WAITING: Final = "SELECT uid, index_uid, type, payload_bytes FROM tasks WHERE status = 'enqueued'"
-_COLUMNS: Final = (
-    "uid, index_uid, type, status, details, error, canceled_by, enqueued_at, started_at,"
-    " finished_at, batch_uid"
-)
 _FINISHED: Final = ("succeeded", "failed", "canceled")
 _FIRST: Final = ("taskCancelation", "taskDeletion")
 """Types that are done before all others, in this order."""
@@ -121,10 +117,10 @@ class TaskQueue:
 
     def get(self, uid: int) -> dict[str, Any] | None:
         row = self._connection.execute(
-            f"SELECT {_COLUMNS} FROM tasks WHERE uid = ?",  # noqa: S608 - our own columns
+            f"SELECT {task_views.COLUMNS} FROM tasks WHERE uid = ?",  # noqa: S608 - our own columns
             (uid,),
         ).fetchone()
-        return None if row is None else _view(row)
+        return None if row is None else task_views.view(row)
 
     def page(
         self,
@@ -144,11 +140,11 @@ class TaskQueue:
             where, values = f"{where} AND uid {'>=' if reverse else '<='} ?", [*values, start]
         order = "ASC" if reverse else "DESC"
         rows = self._connection.execute(
-            f"SELECT {_COLUMNS} FROM tasks WHERE {where}"  # noqa: S608 - values are bound
+            f"SELECT {task_views.COLUMNS} FROM tasks WHERE {where}"  # noqa: S608 - values are bound
             f" ORDER BY uid {order} LIMIT ?",
             [*values, limit + 1],
         ).fetchall()
-        results = [_view(row) for row in rows[:limit]]
+        results = [task_views.view(row) for row in rows[:limit]]
         return {
             "results": results,
             "total": total,
@@ -371,34 +367,6 @@ class Filters:
             )
             values.append(orjson.dumps(list(self.allowed)).decode())
         return " AND ".join(parts), values
-
-
-def _view(row: Sequence[Any]) -> dict[str, Any]:
-    (uid, index_uid, kind, status, details, error, canceled_by, enqueued, started, finished) = row[
-        :-1
-    ]
-    return {
-        "uid": uid,
-        "batchUid": row[-1],
-        "indexUid": index_uid,
-        "status": status,
-        "type": kind,
-        "canceledBy": canceled_by,
-        "details": orjson.loads(details) if details else None,
-        "error": orjson.loads(error) if error else None,
-        "duration": duration(started, finished),
-        "enqueuedAt": enqueued,
-        "startedAt": started,
-        "finishedAt": finished,
-    }
-
-
-def duration(started: str | None, finished: str | None) -> str | None:
-    """As ISO 8601 has it: `PT0.012345S`."""
-    if started is None or finished is None:
-        return None
-    spent = datetime.fromisoformat(finished) - datetime.fromisoformat(started)
-    return f"PT{max(0.0, spent.total_seconds()):.6f}S"
 
 
 def _json(value: Any) -> str | None:
