@@ -133,9 +133,7 @@ def _notes(invoice: Invoice) -> list[str]:
         notes.append("Nothing is to be paid.")
     elif invoice.issuer["iban"]:
         due = f"{invoice.due_at:%Y-%m-%d}"
-        notes.append(
-            f"Please pay by {due} to {invoice.issuer['iban']}, naming {invoice.number}."
-        )
+        notes.append(f"Please pay by {due} to {invoice.issuer['iban']}, naming {invoice.number}.")
     what = "credit note" if invoice.is_credit_note else "invoice"
     notes.append(f"This file is an electronic {what} (EN 16931, Factur-X): the XML is attached.")
     return notes
