@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import typer
 
-from clients.cli import output
+from clients.cli import native, output
 from clients.cli.command_context import CommandContext
 from clients.cli.output import Rows
 from clients.closing import Closing
@@ -117,8 +117,9 @@ def require_session(endpoint: Endpoint) -> None:
     engine = endpoint.instance["engine"]
     if engine not in ENGINES:
         name = shlex.quote(endpoint.instance["name"])
+        word = "connect" if engine in native.PROGRAMS else "credentials"
         raise ConfigurationError(
-            f"`query` does not support {engine}; use `menagerie connect {name}`"
+            f"`query` does not support {engine}; use `menagerie {word} {name}`"
         )
 
 

@@ -30,6 +30,18 @@ def kept_file(home: Path) -> Path:
     return home / "config" / "menagerie" / "credentials.json"
 
 
+@pytest.mark.parametrize(
+    ("engine", "word"), [("meilisearch", "credentials"), ("mongodb", "connect")]
+)
+def test_of_an_engine_without_statements_it_is_said_what_to_use(
+    engine: str, word: str, sales: str, plane: ControlPlane, cli: Cli
+) -> None:
+    plane.world.instances[sales]["engine"] = engine
+    ran = cli("query", "sales", "x")
+    assert (ran.code, ran.out) == (2, "")
+    assert f"does not support {engine}; use `menagerie {word} sales`" in ran.err
+
+
 def test_query_reveals_once_and_keeps_the_credential_private(
     sales: str, home: Path, plane: ControlPlane, cli: Cli
 ) -> None:
