@@ -9,7 +9,7 @@ from typing import Any
 from contract_tests.api.harness import House, Tenant
 from contract_tests.workflows.known import take_turn
 from control.policy import price_lists
-from control.policy.months import hour_of
+from control.policy.months import HOUR, Month, hour_of, month_of
 from storage import identifiers
 from storage.access import teams
 from storage.billing import meters
@@ -17,6 +17,12 @@ from storage.billing.meters import MeterReading
 from storage.catalogue import cells
 from storage.instances.instances import Instance
 from storage.instances.spans import BilledSpan
+
+
+def last_month(house: House) -> Month:
+    """The one that is over, by the clock that records are dated by: no test has begun in it."""
+    house.set_clock_right()
+    return month_of(month_of(house.now()).begin - HOUR)
 
 
 def with_an_instance(house: House) -> Tenant:

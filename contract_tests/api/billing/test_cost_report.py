@@ -24,8 +24,7 @@ def tenant(house: House) -> Tenant:
 
 @pytest.fixture
 def month(house: House) -> Month:
-    """The last one that is over, whatever the day."""
-    return month_of(month_of(house.now()).begin - HOUR)
+    return billed.last_month(house)
 
 
 def test_a_month_that_is_over_is_as_it_was(house: House, tenant: Tenant, month: Month) -> None:
