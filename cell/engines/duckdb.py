@@ -14,7 +14,7 @@ from urllib.parse import quote
 import httpx
 import orjson
 
-from cell.engines import leftover_files
+from cell.engines import file_snapshots, leftover_files
 from cell.engines.contents import Contents
 from cell.engines.driver import (
     EngineError,
@@ -28,7 +28,7 @@ from cell.engines.driver import (
 from cell.engines.http import ask
 from cell.engines.storage_use import StorageUse
 from cell.layout import Site, write_atomically
-from cell.runtime import budget, engine_files, pace
+from cell.runtime import engine_files
 from cell.runtime.confinement import Mount
 from cell.runtime.engine_files import EnginePath, Place
 from cell.runtime.engine_folders import INSIDE
@@ -63,7 +63,6 @@ NOTICE_DAYS = 7.0
 NOTICE_BYTES_MAX = 1_000
 SAID_CHARACTERS = 200
 DAY_S = 86_400.0
-READ_BYTES = 1 << 20
 # An engine that opens a file goes through its log, and leaves none when it closes it.
 MERGED = "merged"
 MERGE = "import duckdb, sys; duckdb.connect(sys.argv[1], config={'memory_limit': '256MB'}).close()"
@@ -170,7 +169,7 @@ class DuckDB:
         self, site: Site, process: Process | None, login: Login, target: Path
     ) -> Snapshot:
         if process is None:
-            return await in_own_thread(_copy, site.data, target)
+            return await in_own_thread(file_snapshots.copy, _files, site.data, target)
         try:
             answer = await _query(site, login, "CHECKPOINT", CHECKPOINT_TIMEOUT_S)
         except httpx.HTTPError as error:
@@ -179,7 +178,7 @@ class DuckDB:
             raise EngineError(f"the checkpoint was refused with status {answer.status_code}")
         # Held still for the copy, so that file and log are of one moment. What was written since
         # the checkpoint is in the log, and the engine reads that as after a crash.
-        return await in_own_thread(_copy_held, process, site.data, target)
+        return await in_own_thread(file_snapshots.copy_held, process, _files, site.data, target)
 
     async def dump(self, site: Site, process: Process, login: Login, folder: Path) -> Path:
         await self.snapshot(site, process, login, folder)
@@ -215,7 +214,7 @@ class DuckDB:
         file.rename(folder / DATABASE)
 
     async def restore(self, site: Site, source: Path) -> None:
-        await in_own_thread(_restore, self._host, site, source)
+        await in_own_thread(file_snapshots.restore, self._host, site, source, _files)
 
     async def examine(self, site: Site, login: Login) -> Contents:
         """As its owner, who is the only one there: every value of every table is read."""
@@ -315,34 +314,6 @@ def _files(directory: Place) -> list[str]:
     """The database, its log, and what says that nobody was told of what is in the log."""
     names = (DATABASE, f"{DATABASE}.wal", f"{DATABASE}.unacknowledged")
     return [name for name in names if engine_files.find(directory / name) is not None]
-
-
-def _copy_held(process: Process, data: EnginePath, target: Path) -> Snapshot:
-    with pace.without_rests(), process.held_still() as is_still:
-        if not is_still:
-            raise EngineError("the engine could not be held still for a backup; try again")
-        return _copy(data, target)
-
-
-def _copy(data: EnginePath, target: Path) -> Snapshot:
-    target.mkdir(mode=0o700)
-    digest = hashlib.sha256()
-    size = 0
-    for name in _files(data):
-        engine_files.copy_file(data / name, target / name)
-        with (target / name).open("rb") as file:
-            while block := file.read(READ_BYTES):
-                budget.go_on()
-                digest.update(block)
-                size += len(block)
-    return Snapshot(size, digest.hexdigest())
-
-
-def _restore(host: Host, site: Site, source: Path) -> None:
-    for name in _files(site.data):
-        engine_files.remove(site.data / name)
-    for name in _files(source):
-        engine_files.copy_file(source / name, site.data / name, host.owner(site))
 
 
 def _hand_over(folder: Path, scratch: EnginePath, owner: int | None) -> None:

@@ -1,7 +1,6 @@
 """The search engine with Meilisearch's API: served by our own process, one for each instance."""
 
 import asyncio
-import hashlib
 import math
 from collections.abc import Sequence
 from importlib import metadata
@@ -12,6 +11,7 @@ from urllib.parse import quote
 import httpx
 import orjson
 
+from cell.engines import file_snapshots
 from cell.engines.contents import Contents
 from cell.engines.driver import (
     EngineError,
@@ -25,7 +25,7 @@ from cell.engines.driver import (
 from cell.engines.http import ask
 from cell.engines.storage_use import StorageUse
 from cell.layout import Site, write_atomically
-from cell.runtime import budget, engine_files, pace
+from cell.runtime import engine_files
 from cell.runtime.engine_files import EnginePath, Place
 from cell.runtime.host import Host
 from cell.runtime.own_threads import in_own_thread
@@ -50,7 +50,6 @@ PAYLOAD_BYTES_MAX: Final = 100 * 2**20
 REQUESTS_AT_ONCE: Final = 4
 # One index may be as large as all the data.
 READ_TIMEOUT_S: Final = 6 * 3600.0
-READ_BYTES: Final = 1 << 20
 
 
 class SearchEngine:
@@ -156,13 +155,14 @@ class SearchEngine:
         target: Path,
     ) -> Snapshot:
         if process is None:
-            return await in_own_thread(_copy, site.data, target)
+            return await in_own_thread(file_snapshots.copy, _files, site.data, target)
         # Held still for the copy, so that both databases and their logs are of one moment. The
         # engine reads them as after a crash.
-        return await in_own_thread(_copy_held, process, site.data, target)
+        return await in_own_thread(file_snapshots.copy_held, process, _files, site.data, target)
 
     async def restore(self, site: Site, source: Path) -> None:
-        await in_own_thread(_restore, self._host, site, source)
+        derived = [*(f"{each}{SHARED}" for each in DATABASES), DERIVED]
+        await in_own_thread(file_snapshots.restore, self._host, site, source, _files, derived)
 
     async def examine(self, site: Site, login: Login) -> Contents:
         """By the engine, which reads every document, and each page of its database."""
@@ -226,31 +226,3 @@ def _files(directory: Place) -> list[str]:
     """The databases, and their logs."""
     names = [f"{database}{part}" for database in DATABASES for part in ("", LOG)]
     return [name for name in names if engine_files.find(directory / name) is not None]
-
-
-def _copy_held(process: Process, data: EnginePath, target: Path) -> Snapshot:
-    with pace.without_rests(), process.held_still() as is_still:
-        if not is_still:
-            raise EngineError("the engine could not be held still for a backup; try again")
-        return _copy(data, target)
-
-
-def _copy(data: EnginePath, target: Path) -> Snapshot:
-    target.mkdir(mode=0o700)
-    digest = hashlib.sha256()
-    size = 0
-    for name in _files(data):
-        engine_files.copy_file(data / name, target / name)
-        with (target / name).open("rb") as file:
-            while block := file.read(READ_BYTES):
-                budget.go_on()
-                digest.update(block)
-                size += len(block)
-    return Snapshot(size, digest.hexdigest())
-
-
-def _restore(host: Host, site: Site, source: Path) -> None:
-    for name in [*_files(site.data), *(f"{each}{SHARED}" for each in DATABASES), DERIVED]:
-        engine_files.remove(site.data / name)
-    for name in _files(source):
-        engine_files.copy_file(source / name, site.data / name, host.owner(site))

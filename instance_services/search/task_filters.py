@@ -34,6 +34,15 @@ def of(given: Mapping[str, Any], caller: KeyBearer) -> Filters:
     )
 
 
+def page_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Which page of tasks or batches is wanted, for their `page`."""
+    return {
+        "limit": given.get("limit", 20),
+        "start": given.get("from"),
+        "reverse": given.get("reverse", False),
+    }
+
+
 def _list(given: list[str] | None) -> list[str] | None:
     return None if given is None or "*" in given else given
 

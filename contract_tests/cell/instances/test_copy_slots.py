@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from cell.engines import duckdb, search
+from cell.engines import duckdb, file_snapshots, search
 from cell.engines.mysql import snapshots as mysql_snapshots
 from cell.engines.postgres import archive, backup
 from cell.engines.resp import files as resp_files
@@ -211,11 +211,11 @@ COPIED: dict[str, tuple[Any, str, Callable[[Path], Coroutine[Any, Any, Any]]]] =
         lambda _: backup.copy(SITE, NOTHING, None, NOTHING),
     ),
     "duckdb": (
-        *(duckdb, "_copy"),
+        *(file_snapshots, "copy"),
         lambda target: duckdb.DuckDB.snapshot(NOTHING, SITE, None, NOTHING, target),
     ),
     "meilisearch": (
-        *(search, "_copy"),
+        *(file_snapshots, "copy"),
         lambda target: search.SearchEngine.snapshot(NOTHING, SITE, None, NOTHING, target),
     ),
     "mariadb": (

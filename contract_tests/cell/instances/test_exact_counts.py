@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import pytest
 
-from cell.engines import duckdb
+from cell.engines import duckdb, file_snapshots
 from cell.engines.driver import EngineError, Metrics
 from cell.engines.storage_use import HURRIED_BYTES
 from cell.instances import exact_counts
@@ -226,7 +226,9 @@ def test_what_is_not_held_still_is_not_copied(
     monkeypatch.setattr(stop_signals, "STOP_FOR_S", -1.0)
     with program("print('there', flush=True)\nwhile True: pass") as process:
         with pytest.raises(EngineError, match="held still"):
-            duckdb._copy_held(process, EnginePath(tmp_path), tmp_path / "copy")
+            file_snapshots.copy_held(
+                process, duckdb._files, EnginePath(tmp_path), tmp_path / "copy"
+            )
         assert not (tmp_path / "copy").exists()
         assert_goes_on(process)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cell.engines import duckdb, search
+from cell.engines import duckdb, file_snapshots, search
 from cell.engines.driver import EngineError
 from cell.engines.mysql import files as mysql_files
 from cell.engines.postgres import archive, data_folder, server, upgrade
@@ -165,8 +165,14 @@ FILES: dict[str, tuple[str, Work]] = {
     "postgres' status": (data_folder.LOCK, lambda site, _: data_folder.takes_logins(site)),
     "postgres' settings": ("postgresql.conf", lambda site, _: data_folder.blank(site, None)),
     "duckdb's notice": ("notice", lambda site, _: duckdb._said(site.data / "notice")),
-    "duckdb's database": ("database.duckdb", lambda site, to: duckdb._copy(site.data, to)),
-    "a search engine's database": ("data.db", lambda site, to: search._copy(site.data, to)),
+    "duckdb's database": (
+        "database.duckdb",
+        lambda site, to: file_snapshots.copy(duckdb._files, site.data, to),
+    ),
+    "a search engine's database": (
+        "data.db",
+        lambda site, to: file_snapshots.copy(search._files, site.data, to),
+    ),
     "a dump": ("dump.rdb", lambda site, to: resp_files.copy_dump(site.data / "dump.rdb", to)),
     "libraries": (
         "log",

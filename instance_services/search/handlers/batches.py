@@ -11,12 +11,8 @@ from specserver import Exchange
 
 def list_(exchange: Exchange, **given: Any) -> dict[str, Any]:
     service: SearchService = exchange.app_state
-    return service.batches.page(
-        task_filters.of(given, exchange.principal),
-        limit=given.get("limit", 20),
-        start=given.get("from"),
-        reverse=given.get("reverse", False),
-    )
+    wanted = task_filters.of(given, exchange.principal)
+    return service.batches.page(wanted, **task_filters.page_of(given))
 
 
 def get(exchange: Exchange, batch_uid: int) -> dict[str, Any]:
