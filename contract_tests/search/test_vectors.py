@@ -105,6 +105,23 @@ def test_documents_that_are_similar_are_found(films: Index) -> None:
         assert error.value.code == code
 
 
+def test_a_tenant_asks_for_what_is_similar_to_its_own_documents_only(
+    client: meilisearch.Client, films: Index
+) -> None:
+    key = client.create_key({"actions": ["search"], "indexes": ["near"], "expiresAt": None})
+    rules = {"near": {"filter": "year > 2000"}}
+    token = client.generate_tenant_token(key.uid, rules, api_key=key.key)
+    tenant = meilisearch.Client(client.config.url, token).index("near")
+    given: dict[str, Any] = {"id": 1, "embedder": "own"}
+    assert ids(tenant.get_similar_documents(given)) == [3]
+    assert ids(tenant.get_similar_documents(given | {"filter": "year < 2015"})) == [3]
+    # It is not even told that there is such a document.
+    for hidden in (2, 9):
+        with pytest.raises(MeilisearchApiError) as error:
+            tenant.get_similar_documents(given | {"id": hidden})
+        assert error.value.code == "not_found_similar_id"
+
+
 def test_vectors_are_told_where_they_are_asked_for(films: Index) -> None:
     own = {"own": {"embeddings": [[1, 0]], "regenerate": False}}
     (hit,) = films.search("carol", {"retrieveVectors": True, "filter": "year = 2015"})["hits"]

@@ -87,15 +87,14 @@ class Search:
         return expansions.expanded(query, self._settings, words)
 
     def _filter(self) -> "filters.Node | None":
-        parts = []
-        for given in (self._given.get("filter"), self._tenant_filter):
-            try:
-                node = filters.parse(given)
-            except filters.FilterError as error:
-                raise ApiError("invalid_search_filter", str(error)) from None
-            if node is not None:
-                parts.append(node)
-        return filters.And(tuple(parts)) if parts else None
+        given = map(_parsed, (self._given.get("filter"), self._tenant_filter))
+        parts = tuple(node for node in given if node is not None)
+        return filters.And(parts) if parts else None
+
+    def is_visible(self, document: int) -> bool:
+        """Whether the tenant may see it, whatever the search asks for."""
+        node = _parsed(self._tenant_filter)
+        return node is None or document in self.selection.ids(node, "invalid_search_filter")
 
     def _check_locales(self) -> None:
         unknown = setting_checks.unknown_locales(self._given.get("locales") or ())
@@ -330,3 +329,11 @@ def _order_of(document: int, rules: Rules, costs: Sequence[Sequence[ranking.Cost
         else:
             found.extend(each.cost for each in next(rest))
     return found
+
+
+def _parsed(given: Any) -> "filters.Node | None":
+    """Raises ApiError."""
+    try:
+        return filters.parse(given)
+    except filters.FilterError as error:
+        raise ApiError("invalid_search_filter", str(error)) from None

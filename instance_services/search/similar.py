@@ -22,10 +22,10 @@ def answer(
     limit, offset = 20 if limit is None else limit, given.get("offset") or 0
     with service.snapshots.index(index_uid) as state:
         semantics.embedder(given["embedder"], state, "invalid_similar_embedder")
-        own, vector = _vector(state, str(given["id"]), given["embedder"])
+        search = Search(state, given, rule.get("filter"))
         try:
-            wanted = semantics.NearSearch(given["embedder"], vector, 1.0)
-            found = Search(state, given, rule.get("filter")).near(wanted)
+            own, vector = _vector(state, search, str(given["id"]), given["embedder"])
+            found = search.near(semantics.NearSearch(given["embedder"], vector, 1.0))
         except ApiError as error:
             raise ApiError(error.code.replace("_search_", "_similar_"), error.detail) from None
         ids = [each for each in found.ids if each != own]
@@ -42,15 +42,15 @@ def answer(
     }
 
 
-def _vector(state: IndexState, key: str, embedder: str) -> tuple[int, bytes]:
-    """The number of a document, and the first of its vectors."""
+def _vector(state: IndexState, search: Search, key: str, embedder: str) -> tuple[int, bytes]:
+    """The number of a document, and the first of its vectors. What is hidden is not there."""
     row = state.data.execute(
         "SELECT documents.id, vector FROM documents JOIN vectors ON document = documents.id"
         " WHERE documents.index_number = ? AND key = ? AND embedder = ?"
         " ORDER BY vectors.id LIMIT 1",
         (state.number, key, embedder),
     ).fetchone()
-    if row is None:
+    if row is None or not search.is_visible(row[0]):
         raise ApiError(
             "not_found_similar_id",
             f"there is no document `{key[:511]}` with a vector of `{embedder}`",
