@@ -34,8 +34,8 @@ def check(services: Services, month: str | None) -> CheckReport:
                 found.append(difference._asdict())
     names = " and ".join(each.name for each in chosen)
     more = " or more" * (len(found) == SHOWN_MAX)
-    told = f"{names}: {checked.organizations // len(chosen)} organizations compared,"
-    told += f" {len(found)}{more} differences"
+    told = f"{names}: organizations compared: {checked.organizations // len(chosen)},"
+    told += f" differences: {len(found)}{more}"
     if checked.silent_cells:
         silent = ", ".join(sorted(set(checked.silent_cells)))
         told += f"; not compared, as they do not respond, are the cells {silent}"

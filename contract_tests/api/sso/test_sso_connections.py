@@ -19,7 +19,9 @@ from contract_tests.api.sso.with_oidc import (
 )
 from contract_tests.sso_provider import CLIENT_SECRET, SsoProvider
 from control.policy.quotas import SSO_CONNECTIONS_MAX
+from storage.access import organizations
 from storage.access.users import User
+from storage.sso import domains
 from storage.sso.connections import SsoConnection
 
 Json = dict[str, Any]
@@ -242,11 +244,10 @@ def test_a_connection_that_a_domain_is_enforced_by_stays(
     made = connected(house, tenant, provider)
     domain = owning(house, tenant, new_domain())
     with house.database.write() as db:
-        from storage.sso import domains  # noqa: PLC0415
-
         held = domains.holder(db, domain)
         assert held is not None
         held.connection_id, held.is_enforced = made["id"], True
+        domains.note_enforced(db, organizations.fetch(db, tenant.org_id))
     disabled = change(house, tenant, made, status="disabled")
     removed = house.request("DELETE", path_of(tenant, made), tenant.owner.session)
     for answer in (disabled, removed):
