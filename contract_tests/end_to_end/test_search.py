@@ -13,6 +13,7 @@ from clients.client import transport_for_localhost
 from contract_tests.end_to_end.engine_clients import LOOPBACK, WAIT_S, Place
 from contract_tests.end_to_end.installation import Installation, order, wait_for
 from contract_tests.end_to_end.test_engines import Instance, place_of
+from contract_tests.search.javascript import SEEN, walked
 from contract_tests.service_process import until
 
 PAGE = "https://shop.example.com"
@@ -95,6 +96,15 @@ def test_it_is_filled_searched_rotated_and_restored_by_its_own_client(
         with pytest.raises(MeilisearchApiError) as unknown:
             titles(connect(other, former), "emma")
         assert unknown.value.code == "invalid_api_key"
+
+
+@pytest.mark.nightly
+def test_the_javascript_client_works_through_the_gateway(
+    installation: Installation, instance: Instance
+) -> None:
+    place = place_of(installation, instance.id)
+    address = f"https://{place.host}:{place.port}"
+    assert walked(address, place.login[1], place.ca_file) == SEEN
 
 
 def test_a_page_of_another_origin_searches_with_a_key_of_its_own(

@@ -4,6 +4,7 @@ import { pathToFileURL } from "node:url";
 const [modules, host, apiKey] = process.argv.slice(2);
 const place = pathToFileURL(`${modules}/meilisearch/dist/index.js`);
 const { Meilisearch } = await import(place);
+const { generateTenantToken } = await import(pathToFileURL(`${modules}/meilisearch/dist/token.js`));
 const client = new Meilisearch({ host, apiKey });
 const books = client.index("walked");
 const seen = { healthy: await client.isHealthy() };
@@ -36,6 +37,19 @@ seen.several = (await client.multiSearch({ queries })).results.map(ids);
 seen.merged = ids(await client.multiSearch({ federation: { limit: 5 }, queries })).sort();
 seen.batch = (await client.batches.getBatch(added.batchUid)).stats.totalNbTasks;
 seen.documents = (await books.getDocuments({ fields: ["id"], limit: 1 })).total;
+
+// What a page may show: it searches, and that is all.
+const key = await client.createKey({ actions: ["search"], indexes: ["walked"], expiresAt: null });
+const as = (credential) => new Meilisearch({ host, apiKey: credential }).index("walked");
+seen.byKey = ids(await as(key.key).search("emma"));
+const searchRules = { walked: { filter: "genre = Adventure" } };
+const token = await generateTenantToken({ apiKey: key.key, apiKeyUid: key.uid, searchRules });
+seen.byToken = ids(await as(token).search(""));
+try {
+  await as(key.key).addDocuments([{ id: 4 }]);
+} catch (error) {
+  seen.refused = error.cause.code;
+}
 try {
   await client.index("none").search("x");
 } catch (error) {
