@@ -1,4 +1,4 @@
-"""Drivers for Node.js, as pinned in node/package-lock.json, installed once into a cache folder."""
+"""Packages of npm, as pinned in a package-lock.json, installed once into a cache folder."""
 
 import hashlib
 import os
@@ -16,23 +16,28 @@ INSTALL_S: Final = 200
 
 
 def node_modules() -> Path:
-    """The folder that NODE_PATH takes; skips where there is no Node.js."""
+    """The drivers of tests: the folder that NODE_PATH takes; skips where there is no Node.js."""
     if shutil.which("node") is None or shutil.which("npm") is None:
         pytest.skip("node or npm is not installed")
-    lock = (PINNED / "package-lock.json").read_bytes()
+    return installed(PINNED)
+
+
+def installed(pinned: Path) -> Path:
+    """The `node_modules` of what a folder pins; needs npm."""
+    lock = (pinned / "package-lock.json").read_bytes()
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = base / "menagerie-tests" / f"node-{hashlib.sha256(lock).hexdigest()[:16]}"
     folder.mkdir(parents=True, exist_ok=True)
     with private_files.locked(folder / "lock"):
         if not (folder / "installed").exists():
-            _install(folder)
+            _install(pinned, folder)
             (folder / "installed").touch()
     return folder / "node_modules"
 
 
-def _install(folder: Path) -> None:
+def _install(pinned: Path, folder: Path) -> None:
     for name in ("package.json", "package-lock.json"):
-        shutil.copyfile(PINNED / name, folder / name)
+        shutil.copyfile(pinned / name, folder / name)
     done = subprocess.run(
         ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"],
         cwd=folder,

@@ -8,6 +8,8 @@ from meilisearch.errors import MeilisearchApiError
 from meilisearch.index import Index
 from meilisearch.models.index import PrefixSearch, ProximityPrecision
 
+from instance_services.search import time_limits
+
 FILMS = [
     {"id": 1, "title": "Carol", "genres": ["Romance", "Drama"], "year": 2015},
     {"id": 2, "title": "Mad Max", "genres": ["Action", "Adventure"], "year": 1979},
@@ -166,6 +168,50 @@ def test_a_search_past_its_cutoff_tells_what_is_ranked(client: meilisearch.Clien
     answer = index.search("same", {"limit": 100})
     assert len(answer["hits"]) == 20
     assert answer["estimatedTotalHits"] == 60
+
+
+@pytest.fixture
+def many(client: meilisearch.Client) -> str:
+    """An index with a word that all of its sixty documents have."""
+    index = client.index("several")
+    documents = [{"id": n, "text": f"same word{n}", "of": n % 3} for n in range(60)]
+    filtered = index.update_filterable_attributes(["of"])
+    client.wait_for_task(index.add_documents(documents).task_uid)
+    client.wait_for_task(filtered.task_uid)
+    return "several"
+
+
+def test_searches_of_one_request_have_one_time_together(
+    client: meilisearch.Client, many: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = {"indexUid": many, "q": "same"}
+    queries = [query | {"limit": 100}] * 2
+    found = client.multi_search(queries)["results"]
+    assert [len(each["hits"]) for each in found] == [60, 60]
+    monkeypatch.setattr(time_limits, "SEVERAL_S", 0)
+    found = client.multi_search(queries)["results"]
+    assert [len(each["hits"]) for each in found] == [20, 20]
+    assert [each["estimatedTotalHits"] for each in found] == [60, 60]
+    merged: Any = client.multi_search([query], {"limit": 100})
+    assert (len(merged["hits"]), merged["estimatedTotalHits"]) == (20, 60)
+    # A request with one search has the time that the settings give it.
+    assert len(client.index(many).search("same", {"limit": 100})["hits"]) == 60
+
+
+def test_a_request_ends_when_its_time_is_over(
+    client: meilisearch.Client, many: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = {"indexUid": many, "filter": "of = 1"}
+    assert len(client.multi_search([query])["results"][0]["hits"]) == 20
+    monkeypatch.setattr(time_limits, "REQUEST_S", 0)
+    for ask in (
+        lambda: client.multi_search([query]),
+        lambda: client.multi_search([query], {}),
+        lambda: client.index(many).search("same", {"filter": "of = 1"}),
+    ):
+        with pytest.raises(MeilisearchApiError) as refused:
+            ask()
+        assert (refused.value.status_code, code(refused)) == (503, "unavailable")
 
 
 @pytest.mark.parametrize(

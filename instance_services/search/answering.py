@@ -11,6 +11,7 @@ from instance_services.search.boundary import SearchService
 from instance_services.search.callers import KeyBearer
 from instance_services.search.errors import ApiError
 from instance_services.search.searching import Search
+from instance_services.search.time_limits import TimeLimit
 
 NOT_ENABLED: Final = ("media", "personalize")
 """What searches of Meilisearch may ask for, and this engine does not have."""
@@ -23,14 +24,18 @@ def check_enabled(given: Mapping[str, Any]) -> None:
 
 
 def search(
-    service: SearchService, caller: KeyBearer, index_uid: str, given: Mapping[str, Any]
+    service: SearchService,
+    caller: KeyBearer,
+    index_uid: str,
+    given: Mapping[str, Any],
+    limit: TimeLimit | None = None,
 ) -> dict[str, Any]:
     """Raises ApiError. What a tenant may not see is not found."""
     check_enabled(given)
     started = time.monotonic()
     rule = caller.rule(index_uid) or {}
     with service.snapshots.index(index_uid) as state:
-        one = Search(state, given, rule.get("filter"))
+        one = Search(state, given, rule.get("filter"), limit)
         found = one.find()
         spent_ms = round(1_000 * (time.monotonic() - started))
         return results.answer(state, one, found, given, spent_ms)
@@ -46,10 +51,11 @@ def each(
                 "invalid_multi_search_federation_options",
                 f"`queries[{number}].federationOptions` needs `federation`: {{}} beside `queries`",
             )
+    limit = TimeLimit.of_several()
     answers = ((query["indexUid"], query) for query in queries)
     return {
         "results": [
-            {"indexUid": uid} | search(service, caller, uid, query) for uid, query in answers
+            {"indexUid": uid} | search(service, caller, uid, query, limit) for uid, query in answers
         ]
     }
 

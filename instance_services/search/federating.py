@@ -13,6 +13,7 @@ from instance_services.search.errors import ApiError
 from instance_services.search.found import FoundDocuments
 from instance_services.search.searching import Search
 from instance_services.search.snapshots import IndexState
+from instance_services.search.time_limits import TimeLimit
 
 _OF_THE_WHOLE: Final = ("limit", "offset", "page", "hitsPerPage")
 
@@ -63,12 +64,13 @@ class FederatedHit:
 def answer(service: SearchService, caller: KeyBearer, body: Mapping[str, Any]) -> dict[str, Any]:
     """The body of a 200. Raises ApiError."""
     started = time.monotonic()
+    limit = TimeLimit.of_several()
     federation = body["federation"]
     for number, given in enumerate(body["queries"]):
         _check(number, given)
     with service.snapshots.indexes(each["indexUid"] for each in body["queries"]) as states:
         queries = [
-            _query(caller, states[given["indexUid"]], number, given)
+            _query(caller, states[given["indexUid"]], number, given, limit)
             for number, given in enumerate(body["queries"])
         ]
         paged, start, count = results.page(federation, _total(queries))
@@ -102,10 +104,10 @@ def _check(number: int, given: Mapping[str, Any]) -> None:
 
 
 def _query(
-    caller: KeyBearer, state: IndexState, number: int, given: Mapping[str, Any]
+    caller: KeyBearer, state: IndexState, number: int, given: Mapping[str, Any], limit: TimeLimit
 ) -> FederatedQuery:
     rule = caller.rule(state.uid) or {}
-    search = Search(state, given, rule.get("filter"))
+    search = Search(state, given, rule.get("filter"), limit)
     options = given.get("federationOptions") or {}
     position = options.get("queryPosition")
     return FederatedQuery(

@@ -27,8 +27,8 @@ from instance_services.search.found import FoundDocuments, Rules
 from instance_services.search.selecting import Selection
 from instance_services.search.snapshots import IndexState
 from instance_services.search.sorting import SortKey, SortRule, is_of_values, sort_rule
+from instance_services.search.time_limits import TimeLimit
 
-TIMEOUT_S: Final = 10.0
 CUTOFF_MS: Final = 1_500
 """After this time what was not looked at is left out, where the settings say nothing else."""
 ALWAYS_RANKED: Final = 20
@@ -43,16 +43,16 @@ class Search:
         state: IndexState,
         given: Mapping[str, Any],
         tenant_filter: Any = None,
-        timeout_s: float = TIMEOUT_S,
+        limit: TimeLimit | None = None,
     ) -> None:
         self._state = state
         self._given = given
         self._settings = state.settings
-        started = time.monotonic()
-        self._ends = started + timeout_s
+        limit = limit or TimeLimit.of_one()
+        self._ends = limit.ends
         cutoff_ms = state.settings["searchCutoffMs"]
         cutoff_s = (CUTOFF_MS if cutoff_ms is None else cutoff_ms) / 1_000
-        self._cut_off = started + min(cutoff_s, timeout_s)
+        self._cut_off = min(time.monotonic() + cutoff_s, limit.cut_off)
         self.selection = Selection(state.data, state.number, state.settings, self._go_on)
         self._tenant_filter = tenant_filter
 
