@@ -53,7 +53,7 @@ class AccessLog:
         seen: dict[str, Any] = {"status": None, "request_id": None}
         live = 0
 
-        async def watch(message: Message) -> None:
+        def watch(message: Message) -> Awaitable[None]:
             nonlocal live
             if message["type"] == "http.response.start":
                 live = int(_is_live(message))
@@ -61,7 +61,7 @@ class AccessLog:
                     STREAMS.change(live)
                 seen["status"] = message["status"]
                 seen["request_id"] = _request_id(message)
-            await send(message)
+            return send(message)
 
         try:
             await self._app(scope, receive, watch)

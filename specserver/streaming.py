@@ -17,10 +17,32 @@ _END: Final = object()
 Run = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
+class Ending:
+    """That a connection is to end: one waits for it. Each connection has one, so it is small."""
+
+    __slots__ = ("_is_set", "_waiting")
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._waiting: asyncio.Future[None] | None = None
+
+    def set(self) -> None:
+        self._is_set = True
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    def waited_for(self) -> "asyncio.Future[None]":
+        """Done once it is set."""
+        self._waiting = asyncio.get_running_loop().create_future()
+        if self._is_set:
+            self._waiting.set_result(None)
+        return self._waiting
+
+
 class Peer(Protocol):
     """A connection, as far as a stream needs it."""
 
-    ending: asyncio.Event
+    ending: Ending
     """Set when the server shuts down: what has no end of its own ends now."""
 
     def cut(self) -> None:
@@ -38,8 +60,9 @@ class Held(AsyncIterator[Chunk]):
         self._chunks = chunks
         self._release: Callable[[], None] | None = release
 
-    async def __anext__(self) -> Chunk:
-        return await anext(self._chunks)
+    def __anext__(self) -> Awaitable[Chunk]:
+        # No coroutine of its own, which would be one more for each chunk of each stream.
+        return self._chunks.__anext__()
 
     async def aclose(self) -> None:
         release, self._release = self._release, None
@@ -54,7 +77,7 @@ async def send_stream(
     chunks: AsyncIterator[Chunk],
     receive: Callable[[], Awaitable[Any]],
     send: Callable[[Any], Awaitable[None]],
-    ending: asyncio.Event | None = None,
+    ending: Ending | None = None,
 ) -> None:
     """Sends what there is until its end, that of the client, or `ending`.
 
@@ -62,7 +85,7 @@ async def send_stream(
     """
     sending = asyncio.ensure_future(_send_all(chunks, send))
     waiting = [sending, asyncio.ensure_future(until_gone(receive))]
-    ended = asyncio.ensure_future(ending.wait()) if ending is not None else None
+    ended = ending.waited_for() if ending is not None else None
     try:
         await asyncio.wait(
             [*waiting, *([ended] if ended else [])], return_when=asyncio.FIRST_COMPLETED
@@ -93,22 +116,63 @@ _LAST: Final = {"type": "http.response.body", "body": b""}
 
 
 async def _send_all(chunks: AsyncIterator[Chunk], send: Callable[[Any], Awaitable[None]]) -> None:
-    async for chunk in chunks:
-        data = chunk.encode() if isinstance(chunk, str) else chunk
-        if data:
-            # The server waits here while its buffer is full, and so do the chunks.
-            event = {"type": "http.response.body", "body": data, "more_body": True}
-            await _in_time(send(event))
-    await _in_time(send(_LAST))
-
-
-async def _in_time(sent: Awaitable[None]) -> None:
+    watch = _StallWatch()
     try:
-        # Not `wait_for`, which may lose a cancellation where what it waits for is done just then.
-        async with asyncio.timeout(STALLED_S):
-            await sent
-    except TimeoutError:
-        raise Stalled(f"the client did not read the response for {STALLED_S:.0f} s") from None
+        async for chunk in chunks:
+            data = chunk.encode() if isinstance(chunk, str) else chunk
+            if data:
+                # The server waits here while its buffer is full, and so do the chunks.
+                watch.begin()
+                await send({"type": "http.response.body", "body": data, "more_body": True})
+                watch.end()
+        watch.begin()
+        await send(_LAST)
+    except asyncio.CancelledError:
+        if watch.is_stalled:
+            raise Stalled(f"the client did not read the response for {STALLED_S:.0f} s") from None
+        raise
+    finally:
+        watch.close()
+
+
+class _StallWatch:
+    """Cancels the task that made it when a client takes nothing for too long.
+
+    One timer for a minute of chunks: thousands of streams send one every few seconds, and a timer
+    for each chunk would be most of what they cost.
+    """
+
+    __slots__ = ("_loop", "_since", "_task", "_timer", "is_stalled")
+
+    def __init__(self) -> None:
+        self.is_stalled = False
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
+        self._since: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self) -> None:
+        """A chunk is being sent."""
+        self._since = self._loop.time()
+        if self._timer is None:
+            self._timer = self._loop.call_at(self._since + STALLED_S, self._look)
+
+    def end(self) -> None:
+        self._since = None
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        self._timer = None
+        if self._since is None:
+            return
+        if self._since + STALLED_S > self._loop.time():
+            self._timer = self._loop.call_at(self._since + STALLED_S, self._look)
+        elif self._task is not None:
+            self.is_stalled = True
+            self._task.cancel()
 
 
 class _OnThreads(AsyncIterator[Chunk]):

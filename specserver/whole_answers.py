@@ -13,7 +13,12 @@ def sends_whole(cycle: RequestResponseCycle) -> Any:
     send = cycle.send
     waiting: list[Any] = []
 
-    async def send_whole(message: Any) -> None:
+    def send_whole(message: Any) -> Any:
+        if waiting or message["type"] == "http.response.start":
+            return send_together(message)
+        return send(message)
+
+    async def send_together(message: Any) -> None:
         if message["type"] == "http.response.start" and _waits(cycle, message):
             waiting[:] = [message]
         elif not waiting:

@@ -3,8 +3,6 @@
 from datetime import timedelta
 from typing import Any, Final
 
-import facturx
-
 from control.policy.invoices import PERCENT
 from control.policy.months import month_named
 from storage.billing.invoices import Invoice
@@ -25,6 +23,8 @@ def xml_of(invoice: Invoice) -> bytes:
 
     The names of the members are those that the standard gives its business terms.
     """
+    import facturx  # noqa: PLC0415 -- large in memory, and the API makes none
+
     month = month_named(invoice.month)
     last_day = (month.end - timedelta(days=1)).date().isoformat()
     rate = {} if invoice.tax_category == "O" else {"vat_rate": _percent(invoice)}

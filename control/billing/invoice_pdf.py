@@ -5,9 +5,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
-import facturx
-import typst
-
 from control.billing import einvoices
 from control.policy.invoices import PERCENT
 from control.policy.months import month_named
@@ -18,6 +15,8 @@ _TEMPLATE: Final = Path(__file__).with_name("invoice.typ")
 
 def pdf_of(invoice: Invoice) -> bytes:
     """The same for the same invoice, but for ids and times that the file itself has."""
+    import facturx  # noqa: PLC0415 -- large in memory, and the API makes none
+
     page = typeset(invoice)
     about = {
         "author": invoice.issuer["name"],
@@ -40,6 +39,8 @@ def pdf_of(invoice: Invoice) -> bytes:
 
 def typeset(invoice: Invoice, form: str = "pdf") -> bytes:
     """The page alone; `form` can be `png`, of the first page."""
+    import typst  # noqa: PLC0415 -- as above
+
     inputs = {"told": json.dumps(told(invoice))}
     if form == "pdf":
         try:
@@ -52,6 +53,8 @@ def typeset(invoice: Invoice, form: str = "pdf") -> bytes:
 
 
 def _compiled(inputs: dict[str, str], **options: Any) -> bytes:
+    import typst  # noqa: PLC0415 -- as above
+
     made: Any = typst.compile(_TEMPLATE.read_bytes(), sys_inputs=inputs, **options)
     return bytes(made[0] if isinstance(made, list) else made)
 

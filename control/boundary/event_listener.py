@@ -21,6 +21,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import structlog
 
+from control.boundary.shared_timers import shared_timers
 from control.work.listeners import KEEPALIVE
 from storage.access import right_changes
 from storage.database import Database
@@ -44,6 +45,7 @@ class Follower:
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
+        self._timers = shared_timers(self.loop)
         self._seq = 0
         self._rights_changed = False
         self._is_woken = False
@@ -56,7 +58,7 @@ class Follower:
         else:
             self._seq = max(self._seq, seq)
         self._is_woken = True
-        self._end_wait(woken=True)
+        self.end_wait(woken=True)
 
     def take(self) -> WakeNews:
         """What was told until now, which is about to be looked at."""
@@ -68,16 +70,16 @@ class Follower:
         """Whether it was woken, and not only the time went by."""
         if self._is_woken:
             return True
-        # A future and a timer: thousands wait, and `asyncio.timeout` costs several times as much.
+        # Thousands wait, and `asyncio.timeout` costs several times as much.
         self._waiting = self.loop.create_future()
-        timer = self.loop.call_later(timeout_s, self._end_wait)
+        waiting = self._timers.add(self, timeout_s)
         try:
             return await self._waiting
         finally:
-            timer.cancel()
+            waiting.discard(self)
             self._waiting = None
 
-    def _end_wait(self, *, woken: bool = False) -> None:
+    def end_wait(self, *, woken: bool = False) -> None:
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(woken)
 

@@ -19,7 +19,6 @@ from menagerie.processes import keep_what_loads, loaded
 from menagerie.settings import Settings
 from specserver import Document
 from storage.database import Database
-from tools.bench import whole_way_twin
 
 OPERATIONS: Final = 64
 """In `fewer`."""
@@ -64,6 +63,9 @@ def _operations(path: dict[str, Any]) -> int:
 
 
 def _twin(url: str, _home: Path, _port: int) -> dict[str, Any]:
+    # It brings FastAPI along, whose memory is not to be counted as ours.
+    from tools.bench import whole_way_twin  # noqa: PLC0415
+
     return {
         "app": whole_way_twin.build(Database(url)),
         "loop": "uvloop",
