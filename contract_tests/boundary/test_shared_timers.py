@@ -28,7 +28,7 @@ def test_each_is_told_once_and_none_too_early() -> None:
             found.append(Waiting(number / 400))
             timers.add(found[-1], number / 400)
             # The loop's clock stands still while a turn lasts.
-            time.sleep(0.001)
+            time.sleep(0.001)  # noqa: ASYNC251 - for that
         await asyncio.gather(*(one.told.wait() for one in found))
         for one in found:
             assert one.told_at is not None
