@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
 import structlog
+import uvloop
 from sqlalchemy.orm import Session
 
 from control.delivery import lanes
@@ -112,8 +113,12 @@ class Deliverer:
                 self._left.wait(POLL_S)
 
     def _run(self) -> None:
-        with ThreadPoolExecutor(2, "delivery-database") as threads:
-            asyncio.run(self._deliver(threads))
+        # As uvicorn does: what it sends is cheaper on this loop.
+        with (
+            ThreadPoolExecutor(2, "delivery-database") as threads,
+            asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+        ):
+            runner.run(self._deliver(threads))
 
     async def _deliver(self, threads: ThreadPoolExecutor) -> None:
         self._threads = threads

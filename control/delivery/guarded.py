@@ -16,6 +16,7 @@ import httpcore
 
 from control.delivery.dns_names import Names, NameUnknown
 from control.delivery.http2_streams import ResettingPool
+from control.delivery.network_streams import NetworkBackend
 from control.delivery.receiver_urls import Reach, ReceiverUrl
 from gateway.peer_texts import printable
 
@@ -165,7 +166,7 @@ class GuardedClient:
 class _GuardedNetwork(httpcore.AsyncNetworkBackend):
     def __init__(self, reach: Reach, names: Names) -> None:
         self._reach, self._names = reach, names
-        self._inner = httpcore.AnyIOBackend()
+        self._inner = NetworkBackend()
 
     async def connect_tcp(
         self,

@@ -37,13 +37,14 @@ class ResettingPool(httpcore.AsyncConnectionPool):
 
 class _Connection(httpcore.AsyncHTTPConnection):
     async def handle_async_request(self, request: httpcore.Request) -> httpcore.Response:
-        try:
-            async with self._request_lock:
-                if self._connection is None:
-                    self._connection = await self._connected(request)
-        except BaseException:
-            self._connect_failed = True
-            raise
+        if self._connection is None:
+            try:
+                async with self._request_lock:
+                    if self._connection is None:
+                        self._connection = await self._connected(request)
+            except BaseException:
+                self._connect_failed = True
+                raise
         return await super().handle_async_request(request)
 
     async def _connected(self, request: httpcore.Request) -> httpcore.AsyncConnectionInterface:
