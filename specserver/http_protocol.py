@@ -31,7 +31,7 @@ from specserver.problems import (
 from specserver.replies import raw_headers
 from specserver.request_sizes import FIELDS_BYTES_MAX, RequestSizes, too_large
 from specserver.requests import Headers, request_id_of
-from specserver.streaming import PEER, Ending
+from specserver.streaming import PEER, ConnectionEnd
 from specserver.turns import overloaded
 from specserver.whole_answers import sends_whole
 
@@ -90,7 +90,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # uvicorn's
         super().connection_made(transport)
-        self.ending = Ending()
+        self.ending = ConnectionEnd()
         self._sizes = RequestSizes()
         self._wait()
         if self.connection_counts is not None and self.client:

@@ -17,7 +17,7 @@ _END: Final = object()
 Run = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
-class Ending:
+class ConnectionEnd:
     """That a connection is to end: one waits for it. Each connection has one, so it is small."""
 
     __slots__ = ("_is_set", "_waiting")
@@ -42,7 +42,7 @@ class Ending:
 class Peer(Protocol):
     """A connection, as far as a stream needs it."""
 
-    ending: Ending
+    ending: ConnectionEnd
     """Set when the server shuts down: what has no end of its own ends now."""
 
     def cut(self) -> None:
@@ -77,7 +77,7 @@ async def send_stream(
     chunks: AsyncIterator[Chunk],
     receive: Callable[[], Awaitable[Any]],
     send: Callable[[Any], Awaitable[None]],
-    ending: Ending | None = None,
+    ending: ConnectionEnd | None = None,
 ) -> None:
     """Sends what there is until its end, that of the client, or `ending`.
 
