@@ -4,6 +4,7 @@ import gzip
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import orjson
@@ -20,6 +21,8 @@ from control.siem.lines import Lines
 from control.siem.targets import SiemBatch
 from control.siem.told import AUDIT
 from storage.columns import EPOCH
+from storage.database import now
+from storage.events import audit_chain
 from storage.events.siem_deliveries import StreamPositions
 
 KEY: dict[str, Any] = {"access_key_id": "canary-key", "secret_access_key": "canary-secret"}
@@ -88,6 +91,26 @@ def test_an_object_that_is_there_is_not_replaced(rig: Rig, bucket: dict[str, Any
     found = objects(bucket)
     assert {name: found[name] for name in before} == before
     assert found[max(found)][0]["id"] == entered[0]
+
+
+def test_no_object_of_a_batch_that_was_forgotten_confirms_the_next_one(
+    rig: Rig, bucket: dict[str, Any]
+) -> None:
+    """The forgotten one may have been stored before its confirmation was lost."""
+    delivery_id = rig.deliver_to(bucket, **KEY)
+    rig.enter(2)
+    sending = rig.deliverer()
+    rig.until(lambda: rig.delivery(delivery_id).audit_seq == 2, "they are sent")
+    sending.stop()
+    with rig.database.write() as db:
+        lost = db.merge(rig.delivery(delivery_id))
+        lost.audit_seq, lost.batches, lost.batch_to = 0, 0, [2, 0, 0]
+        assert audit_chain.forget_old(db, now(db) + timedelta(seconds=1), 10) == 2
+    entered = rig.enter()
+    rig.deliverer()
+    rig.until(lambda: rig.delivery(delivery_id).audit_seq == 3, "it goes on")
+    sent = [line["id"] for each in objects(bucket).values() for line in each]
+    assert sent[-1:] == entered
 
 
 def test_a_bucket_that_refuses_is_tried_again(rig: Rig, bucket: dict[str, Any]) -> None:

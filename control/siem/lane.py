@@ -71,7 +71,7 @@ class SiemLanes:
         found = lines.read(db, delivery)
         if found is None and delivery.batch_to is not None:
             # All of it was forgotten while it was tried.
-            delivery.batch_to = None
+            delivery.give_up_batch()
             found = lines.read(db, delivery)
         if found is None:
             # What its streams have had is not kept; the next entry tells of the gap.

@@ -40,7 +40,7 @@ class SiemBatch:
 
     @property
     def id(self) -> str:
-        """Without gaps in the numbers: whoever receives them sees that none is missing."""
+        """Numbers have no gap, but for a batch given up: a receiver sees if one is missing."""
         return f"{self.delivery_id}-{self.number:012d}"
 
     @property

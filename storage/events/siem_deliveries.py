@@ -87,6 +87,11 @@ class SiemDelivery(Owned, Record):
     def begin_batch(self, to: StreamPositions) -> None:
         self.batch_to = [to.audit, to.events, to.egress]
 
+    def give_up_batch(self) -> None:
+        """Nothing of it is kept. Its number is not given again: it may be what a bucket has."""
+        self.batch_to = None
+        self.batches += 1
+
     def became_delivered(self, to: StreamPositions, at: datetime) -> datetime | None:
         """The batch was confirmed; since when it was interrupted, where that was told."""
         self.audit_seq, self.events_seq, self.egress_seq = to.audit, to.events, to.egress
