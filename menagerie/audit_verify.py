@@ -31,6 +31,7 @@ WRITTEN_WITHIN_S: Final = 2.0
 """So long is waited for records that the database has and the end of the log has not."""
 _PAGE: Final = 1_000
 _BEFORE_ALL: Final = -(2**62)
+_CELL_MAX: Final = 1 << 30
 
 
 @dataclass
@@ -223,6 +224,8 @@ def _look_for_early_removal(
 
 
 def _rows(files: Iterable[Path], org_id: str) -> list[dict[str, Any]]:
+    # An entry's detail has no limit of its own; that of the module is for files of strangers.
+    csv.field_size_limit(_CELL_MAX)
     # What two files have is there once, unless it differs.
     found: dict[str, dict[str, Any]] = {}
     for path in files:

@@ -2,8 +2,22 @@
 
 from typing import Final
 
-# What a spreadsheet takes for the beginning of a formula; and what such a cell begins with here.
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "'")
+# What a spreadsheet takes for the beginning of a formula, also in full width, as some of East Asia
+# do; and what such a cell begins with here.
+_FORMULA: Final = (
+    "=",
+    "+",
+    "-",
+    "@",
+    "\t",
+    "\r",
+    "\n",
+    "\uff1d",
+    "\uff0b",
+    "\uff0d",
+    "\uff20",
+    "'",
+)
 
 
 def escaped(cell: str) -> str:

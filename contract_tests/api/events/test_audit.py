@@ -21,7 +21,7 @@ from contract_tests.api.oracle import OracleError
 from contract_tests.api.rows import is_problem
 from contract_tests.api.streams import served
 from control.cells.signing import Signer
-from control.events import audit_records
+from control.events import audit_records, spreadsheet_cells
 from control.events.audit_csv import COLUMNS
 from control.work import Operation
 from control.workflows.events import audit_publishing, audit_sealing
@@ -157,6 +157,16 @@ def test_no_cell_is_a_formula(house: House) -> None:
     assert (found[0]["request_id"], found[0]["target"]) == ("'-2-3-cmd-8", '\'=cmd|"/C calc"!A0')
 
 
+@pytest.mark.parametrize("prefix", ["\n", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20"])
+def test_no_cell_is_a_formula_by_an_unusual_prefix(house: House, prefix: str) -> None:
+    tenant = house.tenant()
+    cell = f"{prefix}1+1"
+    write(house, tenant, 1, request_id=cell, target=cell)
+    found = rows(house.get(export_of(tenant), tenant.key).text)
+    assert (found[0]["request_id"], found[0]["target"]) == (f"'{cell}", f"'{cell}")
+    assert spreadsheet_cells.unescaped(found[0]["target"]) == cell, "it is verified as it was"
+
+
 def test_too_many_entries_are_refused_with_the_moment_from_which_there_are_not(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,6 +238,17 @@ def test_published_heads_are_listed_with_signatures_that_anybody_can_check(
     found = audit_verify.export(files, tenant.org_id, tmp_path / "heads.json")
     assert (found.findings, found.entries, found.heads) == ([], 4, 2)
     is_problem(house.get(f"{log_of(other)}/heads", tenant.key), 404)
+
+
+def test_an_entry_of_any_length_is_verified(make_house: MakeHouse, tmp_path: Path) -> None:
+    house = make_house()
+    tenant = house.tenant()
+    write(house, tenant, 1, detail={"text": "x" * 200_000})
+    seal_and_publish(house)
+    file = tmp_path / "audit.csv"
+    file.write_text(house.get(export_of(tenant), tenant.key).text)
+    found = audit_verify.export([file], tenant.org_id, None)
+    assert (found.findings, found.entries) == ([], 1)
 
 
 def signed_by_somebody_else(head: dict[str, Any]) -> dict[str, Any]:
