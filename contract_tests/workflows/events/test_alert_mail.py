@@ -115,6 +115,19 @@ def test_many_at_once_are_one_letter_and_more_wait_for_the_next(stage: Stage) ->
     assert sent(stage) == LEADS
 
 
+def test_what_is_critical_is_not_cut_off_a_letter_of_many_milder(stage: Stage) -> None:
+    change(stage, "warning")
+    for _ in range(21):
+        fails(stage, stage.instance("running"), "warning")
+    worst = stage.instance("running")
+    fails(stage, worst, "critical")
+    look(stage, "alerts.mail")
+    text = texts(stage)["owner@example.com"]
+    assert f"- critical: {worst.name} has failed" in text
+    assert text.count("- warning: ") == 19
+    assert "and 2 more." in text
+
+
 def test_what_is_critical_waits_behind_nothing_milder(stage: Stage) -> None:
     change(stage, "warning")
     fails(stage, stage.instance("running"), "warning")

@@ -44,6 +44,8 @@ def _send(db: Session, services: Services, org_id: str) -> None:
     organizations.lock(db, org_id)
     org = organizations.fetch(db, org_id)
     wanted = [one for one in alerts.take_mail_due(db, org_id) if _is_wanted(one, org)]
+    # A letter names only the first of many.
+    wanted.sort(key=lambda one: alerts.SEVERITIES.index(one.severity), reverse=True)
     if not wanted or org.status == "closed":
         return
     org.alerts_mailed_at = now(db)
