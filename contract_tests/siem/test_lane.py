@@ -2,13 +2,15 @@
 
 import hashlib
 import hmac
+import threading
 from datetime import timedelta
 from functools import partial
 
 import pytest
 from sqlalchemy import delete, select
 
-from contract_tests.siem.rig import Rig
+from contract_tests.siem.receiver import Posted
+from contract_tests.siem.rig import WAIT_S, Rig
 from contract_tests.workflows.siem import SECRET
 from control.delivery.receiver_urls import Reach
 from control.siem import lines
@@ -222,6 +224,38 @@ def test_killed_deliverers_leave_no_gap(rig: Rig, count: int) -> None:
     rig.until_received(*entered)
     first_seen = list(dict.fromkeys(of(rig, AUDIT)))
     assert first_seen == entered
+
+
+def test_a_deliverer_that_is_late_with_a_batch_moves_nothing_back(rig: Rig) -> None:
+    """Its lease ended while the target thought about it; another has sent it, and more, since."""
+    delivery_id = rig.deliver_to()
+    answers, take = threading.Event(), rig.receiver.take
+    asked = []
+
+    def slow_at_first(posted: Posted) -> int:
+        asked.append(posted)
+        if len(asked) == 1:
+            answers.wait(WAIT_S)
+        return take(posted)
+
+    rig.receiver.take = slow_at_first  # type: ignore[method-assign]
+    rig.deliverer(lease_s=0.3)
+    entered = rig.enter(3)
+    rig.until(lambda: asked, "the first has begun")
+    rig.deliverer(lease_s=0.3)
+    rig.until_received(*entered)
+    entered += rig.enter(3)
+    rig.until_received(*entered)
+    rig.until(lambda: rig.delivery(delivery_id).audit_seq == 6, "all is recorded")
+    answers.set()
+    rig.until(lambda: len(rig.receiver.accepted) == len(asked), "the first is answered too")
+    entered += rig.enter()
+    rig.until_received(*entered)
+    assert list(dict.fromkeys(of(rig, AUDIT))) == entered
+    bodies = {each.headers["svc-event-id"]: set[bytes]() for each in rig.receiver.accepted}
+    for each in rig.receiver.accepted:
+        bodies[each.headers["svc-event-id"]].add(each.body)
+    assert {len(each) for each in bodies.values()} == {1}, "a number names one batch"
 
 
 def test_targets_within_are_never_connected_to(rig: Rig) -> None:
