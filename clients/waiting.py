@@ -45,9 +45,8 @@ def watch(
             return seen
         name = seen.get("name") or seen.get("id")
         if seen["status"] in FINAL and not _may_go_on(seen["status"], status):
-            reason = f": {seen['status_reason']}" if seen.get("status_reason") else ""
             raise ResourceFailed(
-                f"{name} is {seen['status']} and will not be {status}{reason}", seen
+                f"{name} is {seen['status']} and will not be {status}{_reason(seen)}", seen
             )
         if time.monotonic() >= deadline:
             raise WaitTimedOut(
@@ -84,11 +83,19 @@ def settle(
         if ending.unless and _shows(seen, ending.unless):
             status = seen.get("status")
             how = "failed" if status in {None, "failed"} else f"is {status}"
-            raise ResourceFailed(f"{name} {how}: {seen.get('status_reason')}", seen)
+            raise ResourceFailed(f"{name} {how}{_reason(seen)}", seen)
         if time.monotonic() >= deadline:
-            reason = f": {seen['status_reason']}" if seen.get("status_reason") else ""
-            raise WaitTimedOut(f"{name} is not done after {timeout_s:g} s{reason}", seen)
+            raise WaitTimedOut(f"{name} is not done after {timeout_s:g} s{_reason(seen)}", seen)
         time.sleep(REST_S)
+
+
+def _reason(seen: Mapping[str, Any]) -> str:
+    """Its own, or what came back at the last attempt of a delivery."""
+    told = seen.get("status_reason")
+    if told is None and seen.get("attempts"):
+        last = seen["attempts"][-1]
+        told = last["error"] or f"the receiver answered with status {last['status']}"
+    return f": {told}" if told else ""
 
 
 def _shows(seen: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:

@@ -90,7 +90,10 @@ def export(files: Collection[Path], org_id: str, heads: Path | None) -> Verified
     numbered = [row for row in rows if row["seq"] is not None]
     found.unsealed = len(rows) - len(numbered)
     if not numbered:
-        raise SettingsError("the export has no entry with a number")
+        raise SettingsError(
+            "no entry of the export has a number yet: entries get theirs within seconds, so export"
+            " the log again; an organization without any entry has nothing to verify"
+        )
     begin = min(row["seq"] for row in numbered)
     known = [] if heads is None else _known(heads, org_id, found)
     check = ChainCheck(org_id, begin, NOTHING if begin == 1 else None, known)

@@ -207,6 +207,21 @@ def test_a_cutover_that_is_thrown_back_is_waited_for_no_longer() -> None:
         settle(lambda: next(shown), ending, timeout_s=20)
 
 
+@pytest.mark.parametrize(
+    ("last", "told"),
+    [
+        ({"status": None, "error": "the connection was refused"}, "the connection was refused"),
+        ({"status": 500, "error": None}, "the receiver answered with status 500"),
+    ],
+)
+def test_a_delivery_that_failed_says_what_came_back(last: dict[str, Any], told: str) -> None:
+    seen = {"id": "whd_1", "status": "failed", "attempts": [{"status": 404, "error": None}, last]}
+    ending = Document(openapi()).operations["webhooks.test"].ending
+    assert ending is not None
+    with pytest.raises(errors.ResourceFailed, match=f"^whd_1 failed: {told}$"):
+        settle(lambda: seen, ending, timeout_s=20)
+
+
 def test_unreachable_is_told_with_the_address(nowhere: str) -> None:
     retries = Retries(attempts_max=2, sleep=lambda _: None)
     told = pytest.raises(errors.ConnectionFailed, match=f"cannot reach {nowhere}")
