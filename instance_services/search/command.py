@@ -5,15 +5,19 @@ import os
 from pathlib import Path
 from typing import Final
 
+import structlog
 import uvicorn
 
 from instance_services import logs
 from instance_services.search.allowance import Limits
 from instance_services.search.callers import MasterKeys
 from instance_services.search.cross_origin import CrossOrigin
+from instance_services.search.databases import NewerDataError
 from instance_services.search.rendering import render
 from instance_services.search.search_app import BODY_BYTES_MAX, make_app
 from specserver.http_protocol import ARRIVE_WITHIN_S, http_protocol
+
+log = structlog.get_logger()
 
 # What a slow line sends, in bytes a second.
 _LINE_BYTES: Final = 500_000
@@ -52,13 +56,17 @@ def main(words: list[str] | None = None) -> int:
     logs.set_up(given.log_level)
     # Searches are in threads already, and a sandbox may allow no others.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    app = make_app(
-        *(given.data, MasterKeys(given.keys)),
-        body_bytes=given.body_bytes,
-        threads=given.threads,
-        # An answer may have as many bytes of documents as a request.
-        limits=Limits(given.indexing_bytes, given.storage_bytes, given.body_bytes),
-    )
+    try:
+        app = make_app(
+            *(given.data, MasterKeys(given.keys)),
+            body_bytes=given.body_bytes,
+            threads=given.threads,
+            # An answer may have as many bytes of documents as a request.
+            limits=Limits(given.indexing_bytes, given.storage_bytes, given.body_bytes),
+        )
+    except NewerDataError as error:
+        log.error("cannot start", reason=str(error))  # noqa: TRY400 - the reason is all
+        return 1
     protocol = http_protocol(render)
     protocol.arrive_within_s = arrival_s(given.body_bytes)
     server = uvicorn.Server(

@@ -6,6 +6,7 @@ What is in `candidates` is made of `data.db` and can be made again.
 """
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +18,7 @@ OPENING: Final = "opening"
 _BUSY_S: Final = 30.0
 _LOG_BYTES: Final = 4 * 2**20
 
-_TASKS_SCHEMA: Final = """
+_TASKS_TABLES: Final = """
 CREATE TABLE IF NOT EXISTS tasks (
     uid INTEGER PRIMARY KEY, index_uid TEXT, type TEXT NOT NULL, status TEXT NOT NULL,
     details TEXT, error TEXT, payload_bytes INTEGER NOT NULL, payload BLOB, canceled_by INTEGER,
@@ -46,7 +47,7 @@ CREATE TABLE IF NOT EXISTS keys (
     indexes TEXT NOT NULL, expires_at TEXT, created_at TEXT NOT NULL, updated_at TEXT NOT NULL
 );
 """
-_DATA_SCHEMA: Final = """
+_DATA_TABLES: Final = """
 CREATE TABLE IF NOT EXISTS indexes (
     number INTEGER PRIMARY KEY AUTOINCREMENT, uid TEXT NOT NULL UNIQUE, primary_key TEXT,
     settings TEXT NOT NULL, created_at TEXT NOT NULL, updated_at TEXT NOT NULL
@@ -78,6 +79,14 @@ CREATE TABLE IF NOT EXISTS generation (number INTEGER NOT NULL);
 INSERT INTO generation SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM generation);
 """
 
+_STEPS: Final = {TASKS: (_TASKS_TABLES,), DATA: (_DATA_TABLES,)}
+"""What brings a file from one version of its tables to the next. Released steps never change: a new
+one is added at the end. The first also suits files from before versions were counted."""
+
+
+class NewerDataError(Exception):
+    """The data were written by a later release, whose tables this one does not know."""
+
 
 def open_tasks(folder: Path) -> sqlite3.Connection:
     return _opened(folder / TASKS)
@@ -88,12 +97,21 @@ def open_data(folder: Path) -> sqlite3.Connection:
 
 
 def make(folder: Path) -> None:
-    """Both databases, with their tables, where they are not there yet."""
-    for name, schema in ((TASKS, _TASKS_SCHEMA), (DATA, _DATA_SCHEMA)):
-        connection = _opened(folder / name)
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.executescript(schema)
-        connection.close()
+    """Both databases with the tables of this release. Raises NewerDataError."""
+    for name, steps in _STEPS.items():
+        with closing(_opened(folder / name)) as connection:
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            if version > len(steps):
+                raise NewerDataError(
+                    f"{name} has tables of version {version}, and this release knows those up to"
+                    f" {len(steps)}: start the release that wrote them, or a later one"
+                )
+            connection.execute("PRAGMA journal_mode=WAL")
+            for number in range(version, len(steps)):
+                # In one transaction: one that is broken off is made again from its beginning.
+                connection.executescript(
+                    f"BEGIN IMMEDIATE; {steps[number]} PRAGMA user_version = {number + 1}; COMMIT;"
+                )
 
 
 def _opened(path: Path) -> sqlite3.Connection:
