@@ -52,6 +52,7 @@ class App(ConnexionMiddleware):  # type: ignore[misc]  # connexion is untyped
         validate_responses: bool = False,
         max_body_bytes: int = 1_048_576,
         threads: int = 16,
+        waiting: int = 1_024,
         on_startup: Iterable[Hook] = (),
         on_shutdown: Iterable[Hook] = (),
         extra_routes: Mapping[str, AsgiApp] | None = None,
@@ -64,7 +65,7 @@ class App(ConnexionMiddleware):  # type: ignore[misc]  # connexion is untyped
         self.document: Document = Document.load(document, checked=checked)
         self.public_document = self.document.public(public_extensions)
         self.state = state
-        self.threads = Threads(threads)
+        self.threads = Threads(threads, waiting)
         self.shares = shares
         self.on_startup = list(on_startup)
         self.on_shutdown = list(on_shutdown)

@@ -48,6 +48,8 @@ INDEXING_BYTES: Final = 48 * 2**20
 TIMES_A_PAYLOAD: Final = 20
 PAYLOAD_BYTES_MAX: Final = 100 * 2**20
 REQUESTS_AT_ONCE: Final = 4
+# Requests that wait for each of these. More are refused at once, which tells a client to ask less.
+WAITING_FOR_ONE: Final = 128
 # One index may be as large as all the data.
 READ_TIMEOUT_S: Final = 6 * 3600.0
 
@@ -90,12 +92,14 @@ class SearchEngine:
         view = self._host.view(site)
         python = await self._host.python()
         size = spec.size
+        threads = max(REQUESTS_AT_ONCE, math.ceil(size.vcpu))
         argv = [
             *(python.program, "-P", "-m", "instance_services.search"),
             *("--socket", str(view.run / site.socket.name)),
             *("--data", str(view.data)),
             *("--keys", str(view.configuration / KEYS)),
-            *("--threads", str(max(REQUESTS_AT_ONCE, math.ceil(size.vcpu)))),
+            *("--threads", str(threads)),
+            *("--waiting", str(threads * WAITING_FOR_ONE)),
             *("--body-bytes", str(payload_bytes(size.memory_bytes))),
             *("--indexing-bytes", str(size.memory_bytes // 2)),
             *("--storage-bytes", str(size.storage_bytes)),

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 
@@ -14,11 +15,11 @@ from instance_services.search.search_app import make_app
 
 
 @contextmanager
-def on_port(home: Path, master: str) -> Iterator[str]:
-    """Its address."""
+def on_port(home: Path, master: str, **options: Any) -> Iterator[str]:
+    """Its address; `options` are those of the app."""
     (home / "keys.json").write_text(json.dumps([master]))
     (home / "data").mkdir()
-    app = make_app(home / "data", MasterKeys(home / "keys.json"))
+    app = make_app(home / "data", MasterKeys(home / "keys.json"), **options)
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, lifespan="on"))
     thread = threading.Thread(target=server.run)
     thread.start()

@@ -35,6 +35,9 @@ def _arguments(words: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--threads", type=int, default=4, help="requests that run at once")
     parser.add_argument(
+        "--waiting", type=int, default=512, help="requests that wait for others; more are refused"
+    )
+    parser.add_argument(
         "--body-bytes", type=int, default=BODY_BYTES_MAX, help="maximum size of a body"
     )
     parser.add_argument("--indexing-bytes", type=int, help="all memory that indexing may ask for")
@@ -61,6 +64,7 @@ def main(words: list[str] | None = None) -> int:
             *(given.data, MasterKeys(given.keys)),
             body_bytes=given.body_bytes,
             threads=given.threads,
+            waiting=given.waiting,
             # An answer may have as many bytes of documents as a request.
             limits=Limits(given.indexing_bytes, given.storage_bytes, given.body_bytes),
         )

@@ -24,6 +24,7 @@ STATUSES: Final = {
     "task_not_found": 404,
     "no_space_left_on_device": 422,
     "api_key_already_exists": 409,
+    "too_many_search_requests": 503,
     "unavailable": 503,
 }
 _AUTH: Final = {"invalid_api_key", "missing_authorization_header"}
@@ -44,6 +45,8 @@ def described(code: str, message: str, status: int | None = None) -> dict[str, s
     kind = "invalid_request"
     if code in _AUTH:
         kind = "auth"
+    elif code == "too_many_search_requests":
+        kind = "system"
     elif (status or STATUSES.get(code, 400)) >= 500:  # noqa: PLR2004 - the server's own errors
         kind = "internal"
     return {"message": message, "code": code, "type": kind, "link": LINK + code}

@@ -16,6 +16,9 @@ _OF_STATUS: Final = {
     503: "unavailable",
 }
 
+_OF_CODE: Final = {"overloaded": "too_many_search_requests"}
+"""Of the server's own problems: those that Meilisearch has a code for."""
+
 
 class CodedProblem(Problem):
     """An ApiError on its way to its answer."""
@@ -27,7 +30,7 @@ class CodedProblem(Problem):
 def render(problem: Problem, _request_id: str) -> Reply:
     code = problem.code
     if not isinstance(problem, CodedProblem):
-        code = _OF_STATUS.get(problem.status, "bad_request")
+        code = _OF_CODE.get(problem.code or "") or _OF_STATUS.get(problem.status, "bad_request")
     status = 400 if problem.status == 422 and code == "bad_request" else problem.status  # noqa: PLR2004
     body: dict[str, Any] = described(code, problem.detail, status)
     return Reply(status, body, problem.headers)

@@ -21,6 +21,7 @@ def make_app(
     *,
     body_bytes: int = BODY_BYTES_MAX,
     threads: int = 4,
+    waiting: int = 512,
     clock: Clock = system_clock,
     limits: Limits = Limits(),  # noqa: B008 - it is frozen
 ) -> App:
@@ -37,6 +38,7 @@ def make_app(
         problems=render,
         max_body_bytes=body_bytes,
         threads=threads,
+        waiting=waiting,
         on_startup=[indexing.start],
         on_shutdown=[indexing.stop],
         serve_docs=False,
