@@ -42,6 +42,8 @@ LOG, SHARED = "-wal", "-shm"
 DERIVED: Final = "candidates"
 # There while that is being done, before anybody is answered.
 OPENING: Final = "opening"
+# Of the memory; while an index changes, its vectors are there twice.
+VECTORS_PART: Final = 8
 # Indexing has half of the memory; this much of it before the first task.
 INDEXING_BYTES: Final = 48 * 2**20
 # What parses JSON asks for twelve times its length, and what it makes of it is not small either.
@@ -102,6 +104,7 @@ class SearchEngine:
             *("--waiting", str(threads * WAITING_FOR_ONE)),
             *("--body-bytes", str(payload_bytes(size.memory_bytes))),
             *("--indexing-bytes", str(size.memory_bytes // 2)),
+            *("--vector-bytes", str(size.memory_bytes // VECTORS_PART)),
             *("--storage-bytes", str(size.storage_bytes)),
         ]
         await asyncio.to_thread(engine_files.remove, site.socket)

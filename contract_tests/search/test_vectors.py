@@ -14,6 +14,8 @@ from meilisearch.errors import MeilisearchApiError
 from meilisearch.index import Index
 
 from instance_services.search import databases, vectors
+from instance_services.search.allowance import Limits
+from instance_services.search.errors import ApiError
 from instance_services.search.indexing import Indexer
 from instance_services.search.searching import Search
 from instance_services.search.snapshots import Snapshots
@@ -212,11 +214,11 @@ def test_embedders_are_settings(client: meilisearch.Client) -> None:
 class Engine:
     """Without HTTP: documents with vectors come and go, and are searched by a state each time."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, limits: Limits = Limits()) -> None:  # noqa: B008 - it is frozen
         databases.make(folder)
         self._indexer = Indexer(folder)
         self._queue = TaskQueue(databases.open_tasks(folder))
-        self.snapshots = Snapshots(folder)
+        self.snapshots = Snapshots(folder, limits)
         settings = {"embedders": {"own": {"source": "userProvided", "dimensions": 3}}}
         self.do("settingsUpdate", settings)
 
@@ -258,6 +260,25 @@ def test_what_is_near_is_exact_while_documents_change(engine: Engine) -> None:
         wanted = _vector(chance)
         near = {each: max(_cosine(one, wanted) for one in some) for each, some in kept.items()}
         assert engine.nearest(wanted) == sorted(near, key=lambda each: -near[each])
+
+
+def test_vectors_that_need_more_memory_than_there_is_are_refused(tmp_path: Path) -> None:
+    """Reading them would end the engine, with each search anew."""
+    engine = Engine(tmp_path, Limits(vector_bytes=12 * 30))
+    documents = [{"id": each, "_vectors": {"own": [1, 0, each]}} for each in range(31)]
+
+    def add(some: list[dict[str, Any]]) -> None:
+        payload = {"isPartial": False, "primaryKey": "id", "documents": some}
+        engine.do("documentAdditionOrUpdate", payload)
+
+    add(documents[:30])
+    assert engine.nearest([1, 0, 0])[0] == 0
+    add(documents[30:])
+    with pytest.raises(ApiError, match="the 31 vectors of the embedder `own` need") as refused:
+        engine.nearest([1, 0, 0])
+    assert (refused.value.code, refused.value.status) == ("bad_request", 400)
+    engine.do("documentDeletion", {"ids": ["0"]})
+    assert engine.nearest([1, 0, 0])[0] == 1
 
 
 def _vector(chance: random.Random) -> list[float]:

@@ -28,6 +28,8 @@ class Limits:
     storage_bytes: int | None = None
     answer_bytes: int | None = None
     """Of documents, in the answer to one request."""
+    vector_bytes: int = 256 * 2**20
+    """Of vectors in memory, those of all indexes together."""
 
     def words(self) -> list[str]:
         """As options of the indexing process."""

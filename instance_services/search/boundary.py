@@ -30,7 +30,7 @@ class SearchService:
         clock: Clock = system_clock,
         limits: Limits = Limits(),  # noqa: B008 - it is frozen
     ) -> None:
-        self.snapshots = Snapshots(folder, limits.answer_bytes)
+        self.snapshots = Snapshots(folder, limits)
         self.folder = folder
         self._masters = masters
         self._waker = waker

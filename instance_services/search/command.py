@@ -41,6 +41,12 @@ def _arguments(words: list[str] | None = None) -> argparse.Namespace:
         "--body-bytes", type=int, default=BODY_BYTES_MAX, help="maximum size of a body"
     )
     parser.add_argument("--indexing-bytes", type=int, help="all memory that indexing may ask for")
+    parser.add_argument(
+        "--vector-bytes",
+        type=int,
+        default=Limits.vector_bytes,
+        help="memory for vectors that searches compare",
+    )
     parser.add_argument("--storage-bytes", type=int, help="refuse to grow beyond this size")
     parser.add_argument(
         "--stop-timeout-s", type=int, default=5, help="seconds for running requests to end"
@@ -66,7 +72,9 @@ def main(words: list[str] | None = None) -> int:
             threads=given.threads,
             waiting=given.waiting,
             # An answer may have as many bytes of documents as a request.
-            limits=Limits(given.indexing_bytes, given.storage_bytes, given.body_bytes),
+            limits=Limits(
+                given.indexing_bytes, given.storage_bytes, given.body_bytes, given.vector_bytes
+            ),
         )
     except NewerDataError as error:
         log.error("cannot start", reason=str(error))  # noqa: TRY400 - the reason is all

@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 
 from instance_services.search import candidates, configuration, databases
+from instance_services.search.allowance import Limits
 from instance_services.search.answer_room import AnswerRoom
 from instance_services.search.errors import ApiError
 from instance_services.search.vector_store import VectorStore
@@ -68,11 +69,11 @@ class IndexState:
 class Snapshots:
     """For all threads of a process; each has connections of its own."""
 
-    def __init__(self, folder: Path, answer_bytes: int | None = None) -> None:
+    def __init__(self, folder: Path, limits: Limits = Limits()) -> None:  # noqa: B008 - it is frozen
         self._folder = folder
-        self._answer_bytes = answer_bytes
+        self._answer_bytes = limits.answer_bytes
         self._candidates = candidates.Candidates(folder / databases.CANDIDATES)
-        self._vectors = VectorStore()
+        self._vectors = VectorStore(limits.vector_bytes)
         self._own = threading.local()
         self._looking = threading.Lock()
 

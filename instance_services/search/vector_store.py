@@ -4,10 +4,10 @@ import sqlite3
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-BYTES_MAX: Final = 256 * 2**20
-"""How much is kept of indexes that were not searched last."""
+from instance_services.search.errors import ApiError
+
 Key = tuple[int, str]
 
 
@@ -26,16 +26,23 @@ class Matrix:
 
 
 class VectorStore:
-    """One for a process. A state that was read before is changed, and not read again."""
+    """One for a process. A state that was read before is changed, and not read again.
 
-    def __init__(self) -> None:
+    All that is kept has at most so many bytes; while an index changes, its own are there twice.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
         self._kept: OrderedDict[Key, Matrix] = OrderedDict()
         self._lock = threading.Lock()
 
     def similarities(
         self, data: sqlite3.Connection, number: int, embedder: str, vector: bytes
     ) -> dict[int, float]:
-        """By document from 0 to 1, how near its best vector is; over the caller's transaction."""
+        """By document from 0 to 1, how near its best vector is; over the caller's transaction.
+
+        Raises ApiError where the vectors need more memory than there is for them.
+        """
         import numpy as np  # noqa: PLC0415 - most instances have no vectors
 
         matrix = self._matrix(data, (number, embedder))
@@ -54,12 +61,30 @@ class VectorStore:
         with self._lock:
             known = self._kept.get(key)
             if known is None or known.version != version:
+                self._refuse_too_many(data, key)
                 known = _read(data, key, version, known)
             self._kept[key] = known
             self._kept.move_to_end(key)
-            while len(self._kept) > 1 and self._size_bytes() > BYTES_MAX:
+            while len(self._kept) > 1 and self._size_bytes() > self._bytes_max:
                 self._kept.popitem(last=False)
         return known
+
+    def _refuse_too_many(self, data: sqlite3.Connection, key: Key) -> None:
+        """All vectors of an embedder are equally long."""
+        (count, one_bytes) = data.execute(
+            "SELECT count(*), (SELECT length(vector) FROM vectors WHERE index_number = ?1"
+            " AND embedder = ?2 LIMIT 1) FROM vectors WHERE index_number = ?1 AND embedder = ?2",
+            key,
+        ).fetchone()
+        needed = count * (one_bytes or 0)
+        if needed > self._bytes_max:
+            raise ApiError(
+                "bad_request",
+                f"the {count:,} vectors of the embedder `{key[1][:100]}` need"
+                f" {needed / 2**20:,.0f} MiB of memory, and this size has"
+                f" {self._bytes_max / 2**20:,.0f} MiB for them: choose a larger size, fewer"
+                " dimensions or fewer documents",
+            )
 
     def _size_bytes(self) -> int:
         return sum(each.size_bytes for each in self._kept.values())
