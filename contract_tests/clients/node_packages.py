@@ -16,14 +16,14 @@ INSTALL_S: Final = 200
 
 
 def node_modules() -> Path:
-    """The drivers of tests: the folder that NODE_PATH takes; skips where there is no Node.js."""
+    """The drivers: the folder that NODE_PATH takes; skips where there is no Node.js."""
     if shutil.which("node") is None or shutil.which("npm") is None:
         pytest.skip("node or npm is not installed")
     return installed(PINNED)
 
 
 def installed(pinned: Path) -> Path:
-    """The `node_modules` of what a folder pins; needs npm."""
+    """The folder of the packages that the lock in `pinned` names."""
     lock = (pinned / "package-lock.json").read_bytes()
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = base / "menagerie-tests" / f"node-{hashlib.sha256(lock).hexdigest()[:16]}"

@@ -13,7 +13,7 @@ from tools import usage
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.md"
 _GATEWAY = ("gateway", "gateway_postgres", "egress")
-_SERVICES = ("specserver", "duckdb", *_GATEWAY, "work", "neighbour", "backups")
+_SERVICES = ("specserver", "duckdb", *_GATEWAY, "work", "neighbour", "backups", "search")
 _EVENTS = ("webhooks", "streams")
 ROOMS = (*_SERVICES, *_EVENTS, "usage", "migrations", "whole_way", "memory", "command_line")
 _HEAD = """\

