@@ -22,7 +22,7 @@ class Lexicon(Protocol):
 
 
 def expanded(query: ParsedQuery, settings: dict[str, Any], lexicon: Lexicon) -> ParsedQuery:
-    found: list[list[Alternative]] = [list(_splits(term, lexicon)) for term in query.terms]
+    found = [[*_characters(term), *_splits(term, lexicon)] for term in query.terms]
     tokenizer = texts.tokenizer(settings)
     synonyms: dict[tuple[str, ...], list[Alternative]] = {}
     for name, others in settings["synonyms"].items():
@@ -68,6 +68,13 @@ def _joined(run: Sequence[Term], lexicon: Lexicon) -> Iterator[Alternative]:
     word, is_prefix = "".join(term.words[0] for term in run), run[-1].is_prefix
     if lexicon.is_beginning(word) if is_prefix else lexicon.frequency(word):
         yield Alternative((word,), is_prefix=is_prefix)
+
+
+def _characters(term: Term) -> Iterator[Alternative]:
+    """A query tells Japanese from Chinese by its kana alone, and often has none."""
+    parts = texts.characters(term.words)
+    if parts is not None:
+        yield Alternative(parts)
 
 
 def _splits(term: Term, lexicon: Lexicon) -> Iterator[Alternative]:

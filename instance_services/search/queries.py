@@ -92,6 +92,8 @@ def parse(text: str | None, settings: dict[str, Any]) -> ParsedQuery:
             follows = last == (part, word.position - 1)
             last = (part, word.position)
             terms.append(Term((word.text,), typos(word.text), is_prefix, follows=follows))
+    # In texts of both languages.
+    excluded += [parts for each in excluded if (parts := texts.characters(each)) is not None]
     return ParsedQuery(tuple(terms[:WORDS_MAX]), tuple(excluded), given)
 
 
