@@ -187,6 +187,8 @@ class Indexer:
         searchable = configuration.complete(orjson.loads(row[0]))["searchableAttributes"]
         where, values = "index_number = ?", [number]
         if documents is not None:
+            # The sign keeps SQLite from looking at every document of the index instead.
+            where = f"+{where}"
             where += " AND id IN (SELECT value FROM json_each(?))"
             values.append(orjson.dumps(list(documents)).decode())  # type: ignore[arg-type]
         writer = self._writer(number)

@@ -11,7 +11,8 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from instance_services.search import paths, texts
-from instance_services.search.queries import Alternative, ParsedQuery, Term
+from instance_services.search.queries import Alternative, ParsedQuery
+from instance_services.search.word_matches import WordMatches
 
 FAR: Final = 8
 _PLACES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -63,7 +64,7 @@ class Matcher:
             ),
         ]
         # The same words are in many documents: what the terms make of each is found once.
-        self._known: dict[str, tuple[tuple[int, int, bool], ...]] = {}
+        self._matches = WordMatches(query.terms)
         self._ranks: dict[str, int | None] = {}
 
     def hits(self, words: Words) -> list[list[Hit]]:
@@ -93,16 +94,17 @@ class Matcher:
             for phrase in self._query.excluded
         )
 
-    def matches(self, word: str) -> tuple[tuple[int, int, bool], ...]:
-        """(term, typos, whether it is the same word) of each term that a word stands for."""
-        found = self._known.get(word)
-        if found is None:
-            found = self._known[word] = tuple(
-                (number, typos, word == term.words[0])
-                for number, term in enumerate(self._query.terms)
-                if not term.is_phrase and (typos := typos_of(term, word)) is not None
-            )
-        return found
+    def learn(self, some: Iterable[Words]) -> None:
+        """The words of many documents, before each of them is looked at."""
+        self._matches.learn(
+            {
+                word
+                for words in some
+                for path, (texts_of, _) in words.items()
+                if self._rank(path) is not None
+                for word in texts_of
+            }
+        )
 
     def marking(self, words: Sequence[texts.Word]) -> tuple[dict[str, int], list[tuple[int, int]]]:
         """By word, how many of its letters a term stands for; first and last word of phrases."""
@@ -112,7 +114,7 @@ class Matcher:
                 len(self._query.terms[number].words[0])
                 if self._is_begun(number, word)
                 else len(word)
-                for number, _, _ in self.matches(word)
+                for number, _, _ in self._matches.of(word)
             ]
             if lengths:
                 found[word] = max(lengths)
@@ -133,7 +135,7 @@ class Matcher:
         places: list[int],
     ) -> None:
         exact = paths.rank(self._exact_attributes, path) is not None
-        known, matches = self._known, self.matches
+        known, matches = self._matches.known, self._matches.of
         for word, place in zip(texts_of, places, strict=True):
             # Most words are known and match nothing: a call for each would take most of the time.
             matched = known.get(word)
@@ -145,14 +147,6 @@ class Matcher:
         if path not in self._ranks:
             self._ranks[path] = paths.rank(self._searchable, path)
         return self._ranks[path]
-
-
-def typos_of(term: Term, word: str) -> int | None:
-    """How many typos lie between the term and a word; None where it is another word."""
-    found = texts.distance(term.words[0], word, term.typos)
-    if term.is_prefix and found:
-        found = min(found, texts.prefix_distance(term.words[0], word, term.typos))
-    return found if found <= term.typos else None
 
 
 def phrases(

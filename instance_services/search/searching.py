@@ -2,7 +2,7 @@
 
 import heapq
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any, Final
@@ -31,6 +31,8 @@ from instance_services.search.time_limits import TimeLimit
 
 CUTOFF_MS: Final = 1_500
 """After this time what was not looked at is left out, where the settings say nothing else."""
+LEARNED_AT_ONCE: Final = 200
+"""Documents whose words are compared with those of the query together."""
 ALWAYS_RANKED: Final = 20
 """As many of the best candidates are ranked, however long it takes."""
 
@@ -167,11 +169,10 @@ class Search:
         ranked: list[tuple[list[float], int, int]] = []
         costs: dict[int, list[list[ranking.Cost]]] = {}
         looked_at = 0
-        for document, place, packed in self._best_first(ids):
+        for document, place, words in self._best_first(ids, matcher):
             if looked_at >= ALWAYS_RANKED and time.monotonic() > self._cut_off:
                 break
             looked_at += 1
-            words = rows.unpacked_words(packed)
             hits = matcher.hits(words)
             kept = ranking.matched(hits, order)
             if kept < needed or matcher.is_excluded(words):
@@ -252,14 +253,24 @@ class Search:
     def _words(self, ids: list[int]) -> list[tuple[int, int, bytes]]:
         """Number, place and packed words of those that are still documents of this index."""
         return self._state.data.execute(
-            "SELECT id, place, words FROM documents WHERE index_number = ?"
+            # The sign keeps SQLite from looking at every document of the index instead.
+            "SELECT id, place, words FROM documents WHERE +index_number = ?"
             " AND id IN (SELECT value FROM json_each(?))",
             (self._state.number, orjson.dumps(ids).decode()),
         ).fetchall()
 
-    def _best_first(self, ids: list[int]) -> list[tuple[int, int, bytes]]:
-        found = {row[0]: row for row in self._words(ids)}
-        return [found[each] for each in ids if each in found]
+    def _best_first(
+        self, ids: list[int], matcher: ranking.Matcher
+    ) -> Iterator[tuple[int, int, ranking.Words]]:
+        """Number, place and words, which the matcher has learned of by then."""
+        found = {document: (place, packed) for document, place, packed in self._words(ids)}
+        known = [each for each in ids if each in found]
+        for first in range(0, len(known), LEARNED_AT_ONCE):
+            some = known[first : first + LEARNED_AT_ONCE]
+            words = [rows.unpacked_words(found[each][1]) for each in some]
+            matcher.learn(words)
+            for each, own in zip(some, words, strict=True):
+                yield each, found[each][0], own
 
     def _distinct(self, found: FoundDocuments) -> FoundDocuments:
         """Of documents with a value in common, only the best."""
