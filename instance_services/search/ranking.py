@@ -35,8 +35,7 @@ class Hit(NamedTuple):
     is_shared: bool = False
 
 
-@dataclass(frozen=True)
-class Cost:
+class Cost(NamedTuple):
     cost: int
     most: int
 
@@ -66,6 +65,7 @@ class Matcher:
         # The same words are in many documents: what the terms make of each is found once.
         self._matches = WordMatches(query.terms)
         self._ranks: dict[str, int | None] = {}
+        self._exact: dict[str, bool] = {}
 
     def hits(self, words: Words) -> list[list[Hit]]:
         """For each term, all places where it is found."""
@@ -75,7 +75,7 @@ class Matcher:
             if rank is None:
                 continue
             self._single_words(found, rank, path, texts_of, places)
-            exact = paths.rank(self._exact_attributes, path) is not None
+            exact = self._is_exact(path)
             for number, wanted, is_exact in self._several:
                 if exact and wanted.typos:
                     continue
@@ -134,7 +134,7 @@ class Matcher:
         texts_of: list[str],
         places: list[int],
     ) -> None:
-        exact = paths.rank(self._exact_attributes, path) is not None
+        exact = self._is_exact(path)
         known, matches = self._matches.known, self._matches.of
         for word, place in zip(texts_of, places, strict=True):
             # Most words are known and match nothing: a call for each would take most of the time.
@@ -142,6 +142,12 @@ class Matcher:
             for number, typos, is_exact in matches(word) if matched is None else matched:
                 if not (exact and typos):
                     found[number].append(Hit(rank, path, place, place, typos, is_exact))
+
+    def _is_exact(self, path: str) -> bool:
+        """Whether words of the attribute are found without typos only."""
+        if path not in self._exact:
+            self._exact[path] = paths.rank(self._exact_attributes, path) is not None
+        return self._exact[path]
 
     def _rank(self, path: str) -> int | None:
         if path not in self._ranks:
