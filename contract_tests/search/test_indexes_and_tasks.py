@@ -101,5 +101,9 @@ def test_tasks_are_listed_filtered_canceled_and_deleted(service: Service) -> Non
 def test_what_is_left_out_says_so(service: Service) -> None:
     for feature in ("chats", "network", "dynamic-search-rules", "render-template", "dumps"):
         assert service.refused("GET", f"/{feature}") == (400, "feature_not_enabled")
+    for copies in ("dumps", "snapshots"):
+        told = service.ask("POST", f"/{copies}", status=400)
+        assert (told["code"], told["type"]) == ("feature_not_enabled", "invalid_request")
+        assert told["message"].endswith("make a backup of the instance instead")
     assert service.refused("GET", "/no-such-path") == (404, "not_found")
     assert service.refused("DELETE", "/health") == (405, "method_not_allowed")

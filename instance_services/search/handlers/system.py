@@ -1,6 +1,6 @@
 """Owns the operations of the tag System."""
 
-from typing import Any
+from typing import Any, Final
 
 from instance_services.search import contents as reading
 from instance_services.search import preview
@@ -23,6 +23,8 @@ FEATURES = {
     "vectorStoreSetting": False,
 }
 """What is experimental in Meilisearch, and whether it is here."""
+
+_COPIES: Final = frozenset({"dumps", "snapshots"})
 
 
 def root(exchange: Exchange) -> Reply | dict[str, str]:
@@ -68,6 +70,12 @@ async def switch_features(body: dict[str, bool | None]) -> dict[str, bool]:
 
 
 def left_out(feature: str) -> Any:
+    if feature in _COPIES:
+        raise ApiError(
+            "feature_not_enabled",
+            f"`{feature}` is not enabled: no request could fetch the file; "
+            "make a backup of the instance instead",
+        )
     raise ApiError(
         "feature_not_enabled",
         f"`{feature}` is not enabled: this search engine does not have it",
