@@ -22,7 +22,7 @@ class NetworkStream(asyncio.Protocol, httpcore.AsyncNetworkStream):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._received = bytearray()
-        self._has_ended = False
+        self._has_ended = self._is_lost = False
         self._fault: Exception | None = None
         self._is_full = False
         self._reading: asyncio.Future[None] | None = None
@@ -56,7 +56,8 @@ class NetworkStream(asyncio.Protocol, httpcore.AsyncNetworkStream):
         _wake(self._reading)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._has_ended, self._fault = True, error
+        self._has_ended = self._is_lost = True
+        self._fault = error
         _wake(self._reading)
         _wake(self._writing)
 
@@ -91,8 +92,8 @@ class NetworkStream(asyncio.Protocol, httpcore.AsyncNetworkStream):
         self._transport.write(buffer)
         if self._writing is not None:
             await self._writing
-            if self._fault is not None:
-                raise httpcore.WriteError(str(self._fault)) from self._fault
+            if self._is_lost:
+                raise httpcore.WriteError("the connection ended") from self._fault
 
     async def aclose(self) -> None:
         if self._transport is not None:

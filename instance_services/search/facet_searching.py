@@ -1,10 +1,10 @@
 """Owns the search among the values of a facet."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from instance_services.search import configuration, paths, queries, results, texts
+from instance_services.search import configuration, paths, queries, results, texts, word_matches
 from instance_services.search.boundary import SearchService
 from instance_services.search.callers import KeyBearer
 from instance_services.search.errors import ApiError
@@ -34,7 +34,8 @@ def values(
     """Each as it was written, and how many of the documents that are found have it."""
     _check(state, name)
     counted = search.selection.facet_texts(name, set(search.find().ids))
-    kept = [(shown, count) for text, shown, count in counted if _begins(state, query, text)]
+    begun = _begun(state, query, [text for text, _, _ in counted])
+    kept = [(shown, count) for text, shown, count in counted if text in begun]
     return results.shown_values(state, name, kept)
 
 
@@ -53,8 +54,8 @@ def _check(state: IndexState, name: str) -> None:
         )
 
 
-def _begins(state: IndexState, query: str | None, text: str) -> bool:
-    """Whether a value begins with the query, but for typos."""
+def _begun(state: IndexState, query: str | None, values: Sequence[str]) -> Collection[str]:
+    """Those that begin with the query, but for typos."""
     wanted = texts.normalized(query or "").strip()
     most = queries.typo_limit(state.settings["typoTolerance"])(wanted)
-    return texts.prefix_distance(wanted, text, most) <= most
+    return word_matches.begun(wanted, values, most)

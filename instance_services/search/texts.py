@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from rapidfuzz.distance import OSA
-
 GAP: Final = 8
 """How far apart the words beside the end of a sentence are, and those of two items of an array."""
 POSITIONS_MAX: Final = 65_535
@@ -128,24 +126,3 @@ def _any_of(given: tuple[str, ...]) -> str:
     """A pattern of these texts, the longest first; empty where there is none."""
     wanted = sorted(filter(str.strip, given), key=len, reverse=True)
     return f"(?:{'|'.join(map(re.escape, wanted))})" if wanted else ""
-
-
-def distance(one: str, other: str, most: int) -> int:
-    """Insertions, deletions, substitutions and swaps of neighbors; `most + 1` if more than that.
-
-    A difference in the first letter counts twice.
-    """
-    if one == other:
-        return 0
-    found = OSA.distance(one, other, score_cutoff=most)
-    return min(found + (one[:1] != other[:1]), most + 1)
-
-
-def prefix_distance(one: str, other: str, most: int) -> int:
-    """The least distance of `one` to any beginning of `other`."""
-    if other.startswith(one):
-        return 0
-    shortest = max(1, len(one) - most)
-    longest = min(len(other), len(one) + most)
-    found = (distance(one, other[:end], most) for end in range(shortest, longest + 1))
-    return min(found, default=most + 1)

@@ -43,11 +43,17 @@ def _typos(term: Term, words: Sequence[str]) -> dict[str, int]:
     """Of the words that the term stands for, how many typos lie between."""
     text, most = term.words[0], term.typos
     found = within(text, words, most)
-    if not term.is_prefix:
-        return found
-    for end in range(max(1, len(text) - most), len(text) + most + 1):
-        beginnings = {word[:end] for word in words if len(word) >= end}
-        near = within(text, list(beginnings), most)
+    if term.is_prefix:
+        for word, typos in begun(text, words, most).items():
+            found[word] = min(typos, found.get(word, most))
+    return found
+
+
+def begun(text: str, words: Sequence[str], most: int) -> dict[str, int]:
+    """Of the words that begin with the text, how many typos lie between it and the beginning."""
+    found = {word: 0 for word in words if word.startswith(text)}
+    for end in range(max(1, len(text) - most), len(text) + most + 1) if most else ():
+        near = within(text, list({word[:end] for word in words if len(word) >= end}), most)
         for word in words if near else ():
             typos = near.get(word[:end])
             if typos is not None and typos < found.get(word, most + 1):
