@@ -2,7 +2,6 @@
 
 import contextlib
 import http.server
-import socketserver
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -79,10 +78,8 @@ _Files.extensions_map = {
 @contextmanager
 def served(modules: Path) -> Iterator[str]:
     """The page, at an origin that is not the engine's."""
-    with socketserver.ThreadingTCPServer(
-        ("127.0.0.1", 0), partial(_Files, modules=modules)
-    ) as server:
-        server.daemon_threads = True
+    handler = partial(_Files, modules=modules)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:

@@ -8,7 +8,7 @@ from meilisearch.errors import MeilisearchApiError
 from meilisearch.index import Index
 from meilisearch.models.index import PrefixSearch, ProximityPrecision
 
-from instance_services.search import time_limits
+from instance_services.search import ranking, time_limits
 
 FILMS = [
     {"id": 1, "title": "Carol", "genres": ["Romance", "Drama"], "year": 2015},
@@ -168,6 +168,29 @@ def test_a_search_past_its_cutoff_tells_what_is_ranked(client: meilisearch.Clien
     answer = index.search("same", {"limit": 100})
     assert len(answer["hits"]) == 20
     assert answer["estimatedTotalHits"] == 60
+
+
+def test_long_documents_are_looked_at_a_few_at_a_time(
+    client: meilisearch.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a search would have no look at the time before it has compared all of their words."""
+    index = client.index("long")
+    documents = [
+        {"id": n, "text": " ".join(["same", *(f"word{n}x{m}" for m in range(5_000))])}
+        for n in range(24)
+    ]
+    client.wait_for_task(index.add_documents(documents).task_uid)
+    learned: list[int] = []
+    learn = ranking.Matcher.learn
+
+    def noting(matcher: ranking.Matcher, some: Any) -> None:
+        learned.append(len(some))
+        learn(matcher, some)
+
+    monkeypatch.setattr(ranking.Matcher, "learn", noting)
+    assert len(index.search("same", {"limit": 100})["hits"]) == 24
+    assert sum(learned) == 24
+    assert max(learned) <= 5
 
 
 @pytest.fixture

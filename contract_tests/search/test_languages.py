@@ -78,6 +78,22 @@ def test_what_is_found_is_marked(books: Any, query: str, shown: str) -> None:
     assert told.replace("</em><em>", "") == shown.replace("</em><em>", "")
 
 
+def test_no_more_is_cut_than_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A document of nothing else would take the memory that indexing has."""
+    cut: list[int] = []
+    words_of = texts.chinese_words
+
+    def noting(text: str) -> list[str]:
+        cut.append(len(text))
+        return words_of(text)
+
+    monkeypatch.setattr(texts, "chinese_words", noting)
+    found = texts.Tokenizer().words("研究生命起源" * 500_000)
+    assert len(found) == texts.POSITIONS_MAX + 1
+    assert max(cut) <= texts.RUN_MAX
+    assert sum(cut) <= found[-1].end + texts.RUN_MAX
+
+
 def test_words_are_whole_and_in_order() -> None:
     """Whatever cuts them, each character is in one word, and each word where it says it is."""
     text = "北京大学生 abc 清华大学。研究生命起源。" * 50 + "數據庫" * 300

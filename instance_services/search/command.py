@@ -15,7 +15,7 @@ from instance_services.search.callers import MasterKeys
 from instance_services.search.cross_origin import CrossOrigin
 from instance_services.search.databases import NewerDataError
 from instance_services.search.rendering import render
-from instance_services.search.search_app import BODY_BYTES_MAX, make_app
+from instance_services.search.search_app import BODY_BYTES_MAX, WAITING, make_app
 from specserver.http_protocol import ARRIVE_WITHIN_S, http_protocol
 
 log = structlog.get_logger()
@@ -38,7 +38,10 @@ def _arguments(words: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--threads", type=int, default=4, help="requests that run at once")
     parser.add_argument(
-        "--waiting", type=int, default=512, help="requests that wait for others; more are refused"
+        "--waiting",
+        type=int,
+        default=WAITING,
+        help="requests that wait for others; more are refused",
     )
     parser.add_argument(
         "--body-bytes", type=int, default=BODY_BYTES_MAX, help="maximum size of a body"

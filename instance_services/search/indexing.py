@@ -188,8 +188,7 @@ class Indexer:
         where, values = "index_number = ?", [number]
         if documents is not None:
             # The sign keeps SQLite from looking at every document of the index instead.
-            where = f"+{where}"
-            where += " AND id IN (SELECT value FROM json_each(?))"
+            where = "+index_number = ? AND id IN (SELECT value FROM json_each(?))"
             values.append(orjson.dumps(list(documents)).decode())  # type: ignore[arg-type]
         writer = self._writer(number)
         found = self._data.execute(

@@ -13,6 +13,8 @@ from specserver import App
 
 DOCUMENT = Path(__file__).with_name("openapi.yaml")
 BODY_BYTES_MAX = 100 * 2**20
+WAITING = 512
+"""Requests, beside those that are worked on."""
 
 
 def make_app(
@@ -21,7 +23,7 @@ def make_app(
     *,
     body_bytes: int = BODY_BYTES_MAX,
     threads: int = 4,
-    waiting: int = 512,
+    waiting: int = WAITING,
     clock: Clock = system_clock,
     limits: Limits = Limits(),  # noqa: B008 - it is frozen
 ) -> App:

@@ -31,8 +31,9 @@ from instance_services.search.time_limits import TimeLimit
 
 CUTOFF_MS: Final = 1_500
 """After this time what was not looked at is left out, where the settings say nothing else."""
-LEARNED_AT_ONCE: Final = 200
-"""Documents whose words are compared with those of the query together."""
+LEARNED_BYTES: Final = 2**18
+"""Of words of documents that are compared with those of the query together, before the next look
+at the time."""
 ALWAYS_RANKED: Final = 20
 """As many of the best candidates are ranked, however long it takes."""
 
@@ -264,13 +265,17 @@ class Search:
     ) -> Iterator[tuple[int, int, ranking.Words]]:
         """Number, place and words, which the matcher has learned of by then."""
         found = {document: (place, packed) for document, place, packed in self._words(ids)}
+        some: dict[int, ranking.Words] = {}
+        size_bytes = 0
         known = [each for each in ids if each in found]
-        for first in range(0, len(known), LEARNED_AT_ONCE):
-            some = known[first : first + LEARNED_AT_ONCE]
-            words = [rows.unpacked_words(found[each][1]) for each in some]
-            matcher.learn(words)
-            for each, own in zip(some, words, strict=True):
-                yield each, found[each][0], own
+        for each in known:
+            packed = found[each][1]
+            some[each] = rows.unpacked_words(packed)
+            size_bytes += len(packed)
+            if size_bytes >= LEARNED_BYTES or each == known[-1]:
+                matcher.learn(some.values())
+                yield from ((one, found[one][0], own) for one, own in some.items())
+                some, size_bytes = {}, 0
 
     def _distinct(self, found: FoundDocuments) -> FoundDocuments:
         """Of documents with a value in common, only the best."""

@@ -11,6 +11,9 @@ GAP: Final = 8
 POSITIONS_MAX: Final = 65_535
 """Words of an attribute beyond this are not searched."""
 
+RUN_MAX: Final = 10_000
+"""Chinese characters that are cut at a time; no text for people has as many in a row."""
+
 # Chinese characters, which a dictionary cuts into words; in a text with kana they are Japanese.
 _HAN: Final = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _ALL_HAN: Final = re.compile(f"[{_HAN}]+")
@@ -56,7 +59,7 @@ class Tokenizer:
         parts = [
             *([rf"(?P<word>(?i:{listed}))"] if listed else []),
             *([ends] if ends else []),
-            rf"(?P<han>(?:{stop}[{_HAN}])+)",
+            rf"(?P<han>(?:{stop}[{_HAN}]){{1,{RUN_MAX}}})",
             rf"(?P<letters>[{_SINGLE}{_HAN}]|(?:{stop}(?:{letter}))+)",
         ]
         self._pattern = re.compile("|".join(parts), re.DOTALL)
